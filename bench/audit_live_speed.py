@@ -29,6 +29,7 @@ from harness.errors import EXIT_CLEAN
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
+from harness.kafka_api import TopicPartition
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
 
 BROKERS = (1, 2, 3)
 TARGET = "kafka-4.4"

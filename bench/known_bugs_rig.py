@@ -14,6 +14,7 @@ from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
 from harness.kafka_api.replica import WireReader
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Record
     from harness.clients import ClientSpec
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
     from harness.runtimes.base import Need
     from harness.targets import Target
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from harness.clients import ClientError
+from harness.kafka_api import TopicPartition
 from harness.soak.evidence.client_log import ABORTED, COMMITTED, Transaction
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from harness.clients import LibraryProducer, MakeProducer
     from harness.host.clock import Clock
-    from harness.kafka_api.messages import TopicPartition
 
 PERIOD_S = 0.05
 DELETES = 1 / 3

@@ -22,6 +22,7 @@ from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.replica import WireReader
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from harness.broker_files.segments.batches import Batch
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.replica_log import Replica
 
 BROKERS = (1, 2, 3)

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from harness.clients import ClientError
 from harness.clients.librdkafka import LibrdkafkaProducer
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import HEADER_OP
 from harness.soak.evidence.client_log import ABORTED, COMMITTED, ClientLog, Transaction, WrittenRecord
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clients import LibraryProducer, MakeProducer
-    from harness.kafka_api.messages import TopicPartition
 
 RESTARTED = "restarted"
 """Another end of a transaction: its client dies, and its next start aborts the open transaction (KIP-98)."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import fetch
 from harness.run_folder.history import HEADER_OP
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.kafka_api.address import Address
     from harness.kafka_api.fetch import ReplicaState
-    from harness.kafka_api.messages import TopicPartition
 
 SOURCE = "a Fetch answer"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeVar
 
+from harness.kafka_api import TopicPartition
 from harness.runtimes.base import Need, ability
 
 if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
 
 Ability = TypeVar("Ability")
 

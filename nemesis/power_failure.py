@@ -10,15 +10,13 @@ leader. `harness.runtimes.power` decides which bytes are cut off.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.runtimes.base import Need, PowerSupplies
 from nemesis.fault import BrokerState, Fault, FaultContext, each, start
 from nemesis.script import Act, ScriptContext, script_of
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 FLUSH_MESSAGES: Final = "flush.messages"
 INTERNAL_TOPICS: Final = ("__transaction_state", "__consumer_offsets")

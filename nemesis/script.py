@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.cluster.cluster import Cluster
+from harness.kafka_api import TopicPartition
 from harness.schedules.placement import Placement
 from nemesis.fault import BrokerState, Fault, FaultContext
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from nemesis import topology
 
 

@@ -14,18 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
 from harness.errors import HarnessError
 from harness.host.clock import Clock, Routine
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
 from harness.schedules.scenario import Phase
 from harness.schedules.timers import Timers
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 PART = "filler"
 TRANSACTIONAL_PROCESSES = 2

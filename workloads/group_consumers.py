@@ -19,11 +19,10 @@ from typing import Final
 from harness.clients import GroupConsumer, LibraryGroups
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
-from harness.kafka_api import connection
+from harness.kafka_api import TopicPartition, connection
 from harness.kafka_api.address import Address
 from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
-from harness.kafka_api.messages import TopicPartition
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS, History
 from harness.schedules.scenario import INPUT_PARTITIONS
 

@@ -18,10 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.clients import Answered, ClientError, Headers, LibraryGroups, TransactionStep
+from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CONSUMER
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 

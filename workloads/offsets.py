@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness import clients
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.broker_files.segments.batches import Batch, iter_records
 from harness.clients import OPERATION_TIMEOUT_S, Answered, ClientError, Headers, LibraryGroups
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import Deletion, input_topic
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 SOURCE: Final = "the coordinator's log"
 

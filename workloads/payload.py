@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
 from harness.schedules.operations.clients import COMMIT, Begin, End, Write
 from harness.schedules.operations.operation import Operation
@@ -14,7 +15,6 @@ from harness.schedules.scenario import Critical, Phase, Scenario, client_name, s
 
 if TYPE_CHECKING:
     from harness.cluster.observe import ReplicaObserver
-    from harness.kafka_api.messages import TopicPartition
 
 PART = "payload"
 

@@ -16,12 +16,12 @@ from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.judge.verdict import Verdict
+from harness.kafka_api import TopicPartition
 from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stderr, stdout
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.plan import Undecided
     from harness.protect.repair.run import RepairRequest
 

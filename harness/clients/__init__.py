@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from harness.errors import UsageError
 from harness.host.java import Java
+from harness.kafka_api import TopicPartition
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.security import Security
 
 OPERATION_TIMEOUT_S = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -22,10 +22,8 @@ from harness.clients import (
     TransactionStep,
 )
 from harness.host.leftovers import process_marker
+from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CLASSIC
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0

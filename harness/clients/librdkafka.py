@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -24,10 +24,8 @@ from harness.clients import (
     Library,
     TransactionStep,
 )
+from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CLASSIC
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 CONNECTION = {
     "socket.timeout.ms": 5_000,

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import fetch
-from harness.kafka_api.messages import TopicPartition
 from harness.run_folder.history import History
 
 PART = "reader"

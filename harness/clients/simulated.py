@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.clients import OPERATION_TIMEOUT_S, Answered, ClientError, ClientSpec, Headers, Library, TransactionStep
 from harness.errors import WaitTimeoutError
+from harness.kafka_api import TopicPartition
 from harness.models.cluster.partition import SimPartition
 from harness.models.cluster.transactions import Transactional, TransactionCoordinator
 from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
 
 

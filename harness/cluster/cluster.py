@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 
 if TYPE_CHECKING:
     from harness.cluster.observe import ReplicaObserver
     from harness.kafka_api.admin import Admin
     from harness.kafka_api.fetch import ReplicaState
-    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
     from harness.runtimes.base import Runtime
     from harness.systems import Control

@@ -21,7 +21,8 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from harness.errors import HarnessError
-from harness.kafka_api.messages import Request, TopicPartition, error_name, per_topic, request, results_in
+from harness.kafka_api import TopicPartition
+from harness.kafka_api.messages import Request, error_name, per_topic, request, results_in
 
 if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Batch

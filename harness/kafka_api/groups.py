@@ -14,9 +14,9 @@ from typing import Any, Final
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
     Request,
-    TopicPartition,
     acknowledged,
     error_codes,
     error_name,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import kafka.errors
 
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 
 if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-TopicPartition: TypeAlias = "tuple[str, int]"
 
 
 class RefusedError(HarnessError):

@@ -15,8 +15,9 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
-from harness.kafka_api.messages import Request, TopicPartition, error_name, raise_for_errors, request
+from harness.kafka_api.messages import Request, error_name, raise_for_errors, request
 
 FIRST_WITH_TOPIC_IDS: Final = 10
 """Version of Metadata. Redpanda may not have it."""

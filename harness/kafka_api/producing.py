@@ -20,16 +20,9 @@ from kafka.protocol.producer import (
     TxnOffsetCommitRequest,
 )
 
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.groups import committed_topics
-from harness.kafka_api.messages import (
-    Request,
-    TopicPartition,
-    acknowledged,
-    numbers_per_topic,
-    per_topic,
-    raise_for_errors,
-    request,
-)
+from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, raise_for_errors, request
 
 TIMEOUT_MS: Final = 5_000
 ALL_IN_SYNC: Final = -1

@@ -6,15 +6,13 @@ Calls follow Redpanda's documentation and source of 25.3; here they were run aga
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import requests
 
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 TIMEOUT_S = 5.0
 KAFKA, INTERNAL = "kafka", "kafka_internal"

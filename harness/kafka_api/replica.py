@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState, fetch, list_log_starts
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
 
 if TYPE_CHECKING:

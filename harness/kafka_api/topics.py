@@ -13,9 +13,9 @@ from uuid import UUID
 
 from kafka.protocol import admin
 
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
     Request,
-    TopicPartition,
     acknowledged,
     error_codes,
     error_name,

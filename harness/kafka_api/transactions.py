@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
     Request,
-    TopicPartition,
     error_name,
     numbers_per_topic,
     partitions_in,

@@ -29,8 +29,8 @@ from harness.cluster.cluster import Cluster
 from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY, RunFolder

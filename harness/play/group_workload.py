@@ -12,11 +12,11 @@ from harness.broker_files.segments.batches import Batch
 from harness.clients import Library, LibraryGroups
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.groups import commit_offsets
-from harness.kafka_api.messages import TopicPartition
 from harness.run_folder.history import History
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic

@@ -14,18 +14,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.errors import HarnessError
 from harness.escape import to_json
 from harness.host.clock import Clock
 from harness.host.leftovers import process_marker
+from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import is_held
 from harness.run_folder.guard_events import GuardEventKind
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 log = logging.getLogger("harness")
 

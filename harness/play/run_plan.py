@@ -20,7 +20,7 @@ from harness.host.java import find_java
 from harness.host.ports import free_ports
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.security import Security, read_security
 from harness.models.cluster.settings import raise_if_unknown
 from harness.play import aftermath, applications

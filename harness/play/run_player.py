@@ -19,7 +19,7 @@ from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.play.group_workload import GroupWorkload
 from harness.play.protection import Protection
 from harness.play.run_plan import RunPlan, run_schedule

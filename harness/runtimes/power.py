@@ -27,15 +27,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.json_codec import to_json
+from harness.kafka_api import TopicPartition
 from harness.protect.gate.build import AgentSource
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes", "power/syncs", "sync-notes.jar")
 """The agent; its argument is ``LOG=FOLDER``: it records its syncs of files in the folder in the log."""

@@ -13,14 +13,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import UsageError
+from harness.kafka_api import TopicPartition
 from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.operations.operation import Operation, decode, encode
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.clients import OpenLibrary, find_client
 from harness.clients.reader import LibrdkafkaReading, Reading
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.runtimes.base import Runtime, live_addresses
 from harness.schedules.placement import Placement

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.replica import ReplicaReader, WireReader
 from harness.runtimes.base import Runtime, live_addresses
 from harness.schedules.timers import DAY_MS, FREEZE, Timers

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from harness.broker_files.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
 from harness.kafka_api.replica import ReplicaReader, WireReader

@@ -15,10 +15,10 @@ from harness.clients import OpenLibrary
 from harness.clients.reader import Reading, delivered_record
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader

@@ -24,9 +24,9 @@ from local_cluster import local_cluster
 from sandbox import wait_until
 
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 

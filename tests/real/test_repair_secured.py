@@ -25,9 +25,9 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection, ask
 from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.producing import produce
 from harness.kafka_api.replica import WireReader
 from harness.protect.guard.channel import TOPIC as CHANNEL

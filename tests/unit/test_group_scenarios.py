@@ -15,7 +15,7 @@ from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.consequences import group_consequences
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run

@@ -15,8 +15,8 @@ from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.consequences import group_consequences
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.groups import CommittedOffsets, commit_offsets
-from harness.kafka_api.messages import TopicPartition
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run

@@ -15,8 +15,8 @@ from fakes.runtime import FakeRuntime
 
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.history import History
 from harness.schedules.operations.administrators import RecreateTopic

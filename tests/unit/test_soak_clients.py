@@ -15,7 +15,7 @@ import pytest
 from harness.clients import NO_OFFSET, Answered, ClientError, Headers, Library, TransactionStep
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History, read_lines
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
 from harness.schedules.operations.operation import Operation

@@ -9,7 +9,7 @@ from typing import Any
 
 from fakes.connections import StallingReader
 
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines

@@ -36,7 +36,7 @@ from harness.audit.live.lags import (
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.transactions import OpenTransaction
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000

@@ -20,9 +20,9 @@ from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch, list_log_ends
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:

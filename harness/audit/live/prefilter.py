@@ -29,7 +29,7 @@ from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 from harness.judge.finding import brokers_text, name_of
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.metadata import ClusterState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 

@@ -18,6 +18,7 @@ from harness.broker_files.segments.batches import CorruptLogError
 from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
@@ -28,7 +29,6 @@ from harness.kafka_api.fetch import (
     list_log_ends,
     list_log_starts,
 )
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import LATEST, NO_SUCH_OFFSET, list_offsets
-from harness.kafka_api.messages import TopicPartition
 
 
 @dataclass(frozen=True)

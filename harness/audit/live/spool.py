@@ -35,9 +35,9 @@ from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import choose_fetch_version
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, RunFolder
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import COMMIT, Record
-from harness.kafka_api import connection, producing
+from harness.kafka_api import TopicPartition, connection, producing
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import RetryPolicy
 from harness.kafka_api.groups import commit_offsets, delete_offset
-from harness.kafka_api.messages import Request, RetriableError, TopicPartition
+from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.producing import ProducerIdentity
 from harness.kafka_api.topics import delete_records

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
 HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"

@@ -17,12 +17,12 @@ from typing import Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, alter_configs, describe_configs
 from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
 from harness.kafka_api.topics import list_reassignments
 from harness.protect.guard.topics import READ, Settings, TopicValues

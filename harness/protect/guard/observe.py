@@ -16,9 +16,9 @@ from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.errors import HarnessError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs
 from harness.protect.guard.status import GuardStatus, Observation
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.protect.guard import decide
 from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, Pause, PausePhase
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.protect.guard.channel import KafkaChannel
     from harness.protect.guard.cluster import LiveCluster
     from harness.protect.repair.live import LiveRepairCluster

@@ -13,12 +13,13 @@ from typing import Final, TypeVar
 
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import brokers_text
+from harness.kafka_api import TopicPartition
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
 from harness.kafka_api.connection import Connection, Dial, RetryPolicy, SocketStream
-from harness.kafka_api.messages import Request, TopicPartition
+from harness.kafka_api.messages import Request
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, ClusterState, describe_cluster
 from harness.protect.guard.topics import PAUSE, is_same
 from harness.protect.repair.channel import BROKER, TOPIC

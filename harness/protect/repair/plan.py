@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT, is_about_offsets
@@ -18,10 +18,8 @@ from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
+from harness.kafka_api import TopicPartition
 from harness.run_folder.store import SCHEMA, begin_of
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 
 @dataclass(frozen=True)

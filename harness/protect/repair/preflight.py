@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.judge.finding import brokers_text, name_of
+from harness.kafka_api import TopicPartition
 from harness.protect.repair.plan import RepairPlan, Task, Undecided
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair, needs_spare
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.live import ClusterAnswers
 
 FREE_SHARE: Final = 1.1

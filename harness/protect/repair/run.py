@@ -22,9 +22,9 @@ from harness.host.clock import Clock, RealClock
 from harness.judge.finding import name_of
 from harness.judge.progress import Progress
 from harness.judge.verdict import Verdict
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ONCE
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import abort_transaction
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.protect.repair.channel import RepairJournal, TakenOverError
 from harness.protect.repair.steps import (
     RULES,
@@ -32,7 +33,6 @@ from harness.protect.repair.steps import (
 )
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.live import LiveRepairCluster
 
 ROUND_S: Final = 0.5

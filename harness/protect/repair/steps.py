@@ -20,13 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from harness.kafka_api import TopicPartition
 from harness.schedules.placement import led_by
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
-
 
 LEAST_IN_SYNC = 2
 """Replicas in sync while a replica is rebuilt: a single replica has the only copy of an acknowledged record."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.judge.verdict import CLIENTS
+from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import Anomaly
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, Truth, Wrong
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.soak.causes.lost_unsynced import Loss
 
 ANOMALIES: Final = frozenset(map(str, Anomaly))

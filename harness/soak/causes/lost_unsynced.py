@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.kafka_api import TopicPartition
 from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
 from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.truth import STATE
 
 if TYPE_CHECKING:
     from harness.broker_files.metadata_log.history import ClusterMetadata
-    from harness.kafka_api.messages import TopicPartition
 
 TRANSACTION_STATE: Final = "__transaction_state"
 """Outcomes of transactions can be lost there, whatever their partitions."""

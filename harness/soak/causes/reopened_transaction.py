@@ -9,15 +9,11 @@ it loads. See ``docs/explanation/track-record.md``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.judge.verdict import BROKER, Doubt
+from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.soak.causes.cause import Cause, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 
 def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> Symptom:

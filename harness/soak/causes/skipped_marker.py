@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.judge.verdict import BROKER
+from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import ANOMALIES, Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
 from harness.soak.judge.truth import STUCK
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 _OF_TRANSACTIONS: Final = ANOMALIES - {str(Anomaly.TOMBSTONE_DIVERGENCE)}
 """Anomalies of groups' offsets in a transaction without its own marker."""

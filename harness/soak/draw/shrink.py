@@ -15,7 +15,7 @@ from typing import Final
 
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.schedules.generators import Fixed
 from harness.schedules.operations.clients import Write

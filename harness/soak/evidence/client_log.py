@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 INVOKE, OK, FAIL = "invoke", "ok", "fail"

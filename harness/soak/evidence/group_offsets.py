@@ -21,11 +21,11 @@ from typing import Any, Final
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, decode_offset_key, internal_topic
 from harness.broker_files.segments.batches import iter_records, marker
 from harness.broker_files.segments.records import MARKERS
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.groups import fetch_offsets
-from harness.kafka_api.messages import TopicPartition
 from harness.models.world.groups import Commit, Offsets, TransactionEnd
 from harness.soak.evidence.client_log import (
     ABORTED,

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from harness.cluster.observe import Poller
 from harness.host.clock import Clock
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 
 if TYPE_CHECKING:

@@ -11,17 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from harness.broker_files.segments.batches import Batch, iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
 from harness.broker_files.side_files.producer_state import iter_txnindex
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import HEADER_OP
 from harness.run_folder.store import AFTER_REJOIN, BROKERS, STATE, RunFolder
 from harness.soak.evidence.client_log import ABORTED, COMMITTED
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 OPEN = "open"
 Replica: TypeAlias = "tuple[int, TopicPartition]"

@@ -6,16 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.judge.finding import Finding, by_place
 from harness.judge.verdict import CLEAN, Verdict
+from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import UNKNOWN
 from harness.soak.judge.truth import STATE, STUCK, Truth
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
 NONE = 0

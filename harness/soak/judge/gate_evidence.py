@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import FaultTimes, fault_times
 from harness.soak.evidence.client_log import INVOKE, OK, OUTCOMES, recreations, transaction_of
@@ -28,7 +29,6 @@ from nemesis.clock_skew import AHEAD_S
 
 if TYPE_CHECKING:
     from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionState
-    from harness.kafka_api.messages import TopicPartition
 
 REMOVED_WITHIN_MS: Final = 5_000
 """A write exposes an outage if it is at least so long before its end: the longest lag, retention and

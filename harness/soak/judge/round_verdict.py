@@ -31,6 +31,7 @@ from harness.judge.verdict import (
     Verdict,
     decide,
 )
+from harness.kafka_api import TopicPartition
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
 from harness.soak.causes.reopened_transaction import explains
@@ -39,7 +40,6 @@ from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
 
 if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
     from harness.soak.judge.gate_evidence import GateEvidence
     from harness.soak.play.round import PlayedRound
 

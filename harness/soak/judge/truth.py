@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.kafka_api import TopicPartition
 from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, WrittenRecord
 from harness.soak.evidence.replica_log import OPEN, Replica, ReplicaLog, final_state
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.clients import Library, LibraryGroups, LibraryProducer
 from harness.clients.recorded import OperationFailedError, RecordingProducer, record
 from harness.errors import HarnessError
+from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
 from harness.schedules.operations.clients import (
     ABORT,
@@ -29,9 +30,6 @@ from harness.schedules.operations.clients import (
 from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundClient
-
-if TYPE_CHECKING:
-    from harness.kafka_api.messages import TopicPartition
 
 MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations.clients import CommitOffset, SendOffset
 from harness.schedules.schedule import Step

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from fakes.clock import TickingClock
 from fakes.runtime import FakeRuntime
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.schedules.timers import FREEZE
 

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from harness.clients import Answered, ClientError, Headers, LibraryProducer, TransactionStep
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 
 
 @dataclass(frozen=True)

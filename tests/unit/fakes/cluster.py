@@ -11,7 +11,7 @@ from fakes.observer import CopyingObserver, FakeObserver
 from fakes.runtime import FakeRuntime
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import CONTROL
 from harness.schedules.placement import Placement
 from harness.schedules.scenario import Critical

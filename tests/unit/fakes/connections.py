@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from kafka.protocol.api_message import ApiMessage
 
 from fakes.brokers import Held, described, described_partition, fetched, fetched_partition
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection, SocketStream
 from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.messages import Request, TopicPartition
+from harness.kafka_api.messages import Request
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.kafka_api.transactions import OpenTransactions
 

@@ -21,7 +21,7 @@ from typing import Any
 from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fakes.clock import TickingClock
 from fakes.runtime import FakeRuntime
 from harness.cluster.observe import ObservedReplica, ReplicaObserver
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 
 WHOLE_END = 5
 WHOLE = ObservedReplica(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)
