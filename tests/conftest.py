@@ -1,7 +1,5 @@
 """One Spark session for every test that needs one, as pyspark has one in a process; and which cases are generated."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

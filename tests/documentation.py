@@ -5,8 +5,6 @@ in which ``…`` stands for anything. An HTML comment ``<!-- not run: REASON -->
 do not run it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ pytest then ends with an INTERNALERROR. It parses the source of each failure. If
 raises, the traceback of this second exception is formatted, for which Python 3.11 parses a line.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator
 

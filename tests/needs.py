@@ -4,8 +4,6 @@ A test with an unmet need is skipped before any of its fixtures is set up. The e
 need, with the package that provides it. With ``--require-all`` such a test fails instead.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

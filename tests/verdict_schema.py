@@ -1,7 +1,5 @@
 """The schema of ``verdict.json``, against which every verdict of a test may be held."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from typing import Any

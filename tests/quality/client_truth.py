@@ -4,8 +4,6 @@ A replica is wrong about a key where its files give another final state than wha
 where they give another outcome: of records that it holds, by its ``.txnindex``, or as open although it ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which cases are generated: fixed ones, unless asked for others."""
 
-from __future__ import annotations
-
 import sys
 from math import ceil
 from pathlib import Path

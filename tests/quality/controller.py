@@ -4,8 +4,6 @@ It writes a record for every change of the leader or of the ISR, as ``Replicatio
 process was killed registers again before it is back in the ISR.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random

@@ -1,7 +1,5 @@
 """A case as folders, the way brokers leave them: segments, side files and checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Clients write, brokers come and go and leaders change, before, during and after 
 miss what is removed meanwhile. Each of them goes at a moment of its own, at times as the leader, and comes back so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

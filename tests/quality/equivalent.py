@@ -1,7 +1,5 @@
 """Mutants for which no test can fail, with the reason: their change makes no difference."""
 
-from __future__ import annotations
-
 from typing import Final
 
 A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let go all the same"

@@ -1,7 +1,5 @@
 """One wrong that an audit must or may find."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

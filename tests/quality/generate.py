@@ -1,7 +1,5 @@
 """Cases from seeds: a kind and a number give the same folders and the same expectations, everywhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path

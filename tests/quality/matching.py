@@ -1,7 +1,5 @@
 """Findings of an audit against what a case expects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from expected import Expected

@@ -11,8 +11,6 @@ A mutant changes one place of a syntax tree, of Python or of the SQL conditions 
 `cosmic_ray` has such operators for Python, but knows nothing of columns and SQL, and starts a process a mutant.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A mutant in place of a module, with all judging modules loaded again around it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -37,8 +37,6 @@ reports what R took for one transaction as one has found it. A wrong that no fil
 No other findings may be reported.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

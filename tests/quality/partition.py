@@ -4,8 +4,6 @@ Time is virtual. No belief of a replica is set directly: beliefs follow from the
 from their times. The truth is kept next to the replicas: every record ever written, and how each transaction ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random

@@ -8,8 +8,6 @@ The same findings are attributed once with the metadata log, and once without on
 `diverged.Weather`: every replica is out of the ISR now and then, and who is wrong often cannot be decided.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

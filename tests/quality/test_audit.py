@@ -4,8 +4,6 @@ All cases are judged in one job, once by all that they hold and once by what the
 say the same. To see a case again: ``python -m pytest tests/quality --quality-seed SEED --quality-runs 1``.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 To see one again: ``python -m pytest tests/quality --quality-seed SEED --quality-runs 1``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

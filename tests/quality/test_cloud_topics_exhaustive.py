@@ -1,7 +1,5 @@
 """Compaction of Cloud Topics in every interleaving of small cases: correct with all rules, and why each is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

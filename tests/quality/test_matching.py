@@ -1,7 +1,5 @@
 """The matching of findings: found, misnamed and false."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

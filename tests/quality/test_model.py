@@ -3,8 +3,6 @@
 Each batch is its own segment unless stated otherwise, and the last one is active, so never cleaned.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

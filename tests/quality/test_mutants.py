@@ -5,8 +5,6 @@ whose name has some text in it with ``--mutants TEXT``, more than once too; ``--
 test fails.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from importlib import import_module

@@ -3,8 +3,6 @@
 All runs are judged in one job, as checkers are keyed by run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small clusters, walked to the end: what goes wrong without coordination, with it, and without each of its rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

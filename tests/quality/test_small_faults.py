@@ -1,7 +1,5 @@
 """Small clusters under faults, walked to the end: which cases of `harness explore` go wrong, and by which rules."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Small clusters with consumer groups, walked to the end: all that goes wrong for groups, and the shortest ways."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache

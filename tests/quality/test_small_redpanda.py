@@ -1,7 +1,5 @@
 """Small clusters with Redpanda's compaction, walked whole: which of its rules are needed, and which are covered."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import NamedTuple

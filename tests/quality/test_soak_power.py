@@ -9,8 +9,6 @@ hold and do not. What is planted in the log of a replica is planted in what its 
 contradict each other, which any judge would see.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable

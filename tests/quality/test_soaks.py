@@ -1,7 +1,5 @@
 """Whole soaks of simulated clusters: kept, cut off, resumed, and judged together."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

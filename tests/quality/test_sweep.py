@@ -1,7 +1,5 @@
 """Sweeps of random runs: two judges find the same, all four anomalies, and nothing without an outage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ The literal histories of ``tests/unit`` and a few generated clusters are read on
 Of a mutant only those tables are computed whose plans it changes; then the tests are called on what came of all.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """The truth of a partition, next to the files of each replica."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

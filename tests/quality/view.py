@@ -1,7 +1,5 @@
 """The view of one replica's files: its own replay, without the truth."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field

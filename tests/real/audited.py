@@ -4,8 +4,6 @@ Brokers log in to each other without a name, and that nobody may do everything; 
 listener, where ACLs hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Chromium, and the rules of axe-core that pages are held against in it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

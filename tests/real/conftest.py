@@ -1,7 +1,5 @@
 """Sandboxes for real runs, a cluster for audits, and the jars that brokers need."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Each script starts the class that Kafka's own script of that name starts, with t
 Kafka's defaults for logging, the collector and JMX, which its scripts add.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """A cluster of processes of this machine, for tests that are not runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

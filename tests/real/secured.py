@@ -4,8 +4,6 @@ Brokers talk to each other, and tests to them, on an inner listener: nobody logs
 everything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Storage that is not this host's: a server that speaks S3 (moto), and a small HDFS of Hadoop's own."""
 
-from __future__ import annotations
-
 import getpass
 import logging
 import subprocess

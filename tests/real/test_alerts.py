@@ -1,7 +1,5 @@
 """The alert rules of `harness guard`, by Prometheus' own promtool."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real applications on a real cluster whose replicas have diverged: what their users see and do not see."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

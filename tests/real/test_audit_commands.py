@@ -3,8 +3,6 @@
 The users have the rights of `audited`: they may only read and describe.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """Audits of a cluster whose groups have diverged: brokers of a run that found every payload of groups and was kept."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Audits of a diverged cluster: brokers of a run that found every payload and was kept."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 The cluster is the one of `audited`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

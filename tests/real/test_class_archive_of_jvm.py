@@ -1,7 +1,5 @@
 """Spark's class archive, made by a real JVM next to a first command: its owner, and its remains."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

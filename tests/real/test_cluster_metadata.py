@@ -3,8 +3,6 @@
 A topic's leader is moved, a broker is killed, another one is shut down, and the metadata logs have snapshots meanwhile.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compose files, as the compose tool of this machine understands them."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The model does what real brokers do: schedules through both, every replica compared after every step."""
 
-from __future__ import annotations
-
 import pytest
 from sandbox import Sandbox
 

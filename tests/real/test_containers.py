@@ -1,7 +1,5 @@
 """Runs in containers, on an engine of this machine: their findings, and that nothing remains of them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

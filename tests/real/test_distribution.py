@@ -1,7 +1,5 @@
 """Installations by users: the wheel and the source distribution, by pipx and uvx, and the image of the harness."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import ssl

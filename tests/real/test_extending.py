@@ -1,7 +1,5 @@
 """The pages in ``docs/extending``: their additions work in a copy of the source."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every other fault by which a broker misses records, on real local brokers: the findings, and that it was in force."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Real brokers with the gate: clean under faults that make every payload diverge without it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

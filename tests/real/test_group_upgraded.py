@@ -1,7 +1,5 @@
 """A coordinator that missed the tombstone of a classic group cannot load its partition (`world.members`): 4.4."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path

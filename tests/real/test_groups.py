@@ -1,7 +1,5 @@
 """Consumer groups on real brokers: what replicas of ``__consumer_offsets`` disagree about, and what groups suffer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`harness guard` on real brokers, by a user with exactly the ACLs of its page."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

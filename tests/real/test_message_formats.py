@@ -1,7 +1,5 @@
 """The tables of message formats against the formats that Kafka publishes in its jars: field by field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks of real namespaces: who reaches whom, and that nothing remains of them."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

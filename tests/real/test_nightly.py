@@ -1,7 +1,5 @@
 """A small night on real brokers: killed in the middle, gone on with, and with a wrong expectation that must fail."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The notebook of `examples/` runs from its first cell to its last, and shows what its text says."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

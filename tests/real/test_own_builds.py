@@ -1,7 +1,5 @@
 """Kafkas of the user's own on real brokers: one class of the released sources changed, compiled, and run."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

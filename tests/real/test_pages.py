@@ -3,8 +3,6 @@
 Every kind of page follows the rules of axe-core, is used by the keyboard alone, and is complete without a script.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

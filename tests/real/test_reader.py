@@ -4,8 +4,6 @@ A cleaner leaves such a gap in one run of hundreds, where it removes an aborted 
 offset of an open transaction. Here the log is written as it is then.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import closing

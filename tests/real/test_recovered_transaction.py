@@ -1,7 +1,5 @@
 """A transaction is open again after a kill, although the cleaner had removed it with its marker."""
 
-from __future__ import annotations
-
 import recovered_transaction
 from click.testing import CliRunner
 

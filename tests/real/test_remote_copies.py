@@ -1,7 +1,5 @@
 """Copies in S3 and HDFS: the same verdict as from a folder, and one sentence for what goes wrong."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator, Mapping

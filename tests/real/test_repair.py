@@ -1,7 +1,5 @@
 """Repairs of diverged clusters under traffic: brokers of runs that found every payload and were kept."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -4,8 +4,6 @@ A replica that missed a delete is rebuilt, and a transaction that hangs is abort
 transaction hangs as in KIP-890: a request of its producer reaches the leader after the transaction has ended.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run again, by the command that it wrote down; and lists of settings against the brokers' own classes."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from html import unescape

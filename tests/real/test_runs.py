@@ -1,7 +1,5 @@
 """Whole runs on real brokers: their findings, their leftovers, and the later use of their evidence."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Schedules that a model found, on real brokers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

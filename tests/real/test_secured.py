@@ -1,7 +1,5 @@
 """A cluster that asks for SASL over TLS: every client logs in, and the password is nowhere to be found afterwards."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

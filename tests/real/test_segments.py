@@ -4,8 +4,6 @@ One broker writes a sample of everything that its log can hold; the tool prints 
 the parser gives must print the same lines. That the sample holds everything is read off the tool's output.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

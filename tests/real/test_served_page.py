@@ -1,7 +1,5 @@
 """The page of `harness serve` in a browser during runs: changes arrive, and the reader's state stays."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

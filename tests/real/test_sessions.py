@@ -5,8 +5,6 @@ replaced in commands, outputs and files. Pages that change the cluster get one f
 until a signal gets one after a while. A block whose first line names a TOML or properties file becomes that file.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

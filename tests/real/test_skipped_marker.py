@@ -1,7 +1,5 @@
 """A marker that the coordinator leaves out: the brokers' log messages, which soaks use, and consumers."""
 
-from __future__ import annotations
-
 import pytest
 import skipped_marker
 from click.testing import CliRunner

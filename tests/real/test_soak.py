@@ -4,8 +4,6 @@ Findings are not asserted: faults and timing are random, and the soaks of the ni
 Of two rounds one may not go to its end: it gets a cluster that the faults of the other one have left.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 

@@ -1,7 +1,5 @@
 """Audits on executors in separate processes, as on a Spark cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

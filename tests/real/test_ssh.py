@@ -1,7 +1,5 @@
 """Runs on other hosts: three network namespaces with a real sshd each, that share this host's files."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

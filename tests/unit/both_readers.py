@@ -1,7 +1,5 @@
 """The compiled reader held against the reference, on any bytes."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Small Cloud Topics logs in words: ``"A=1 B=1", "A="`` is two objects, the second with a tombstone for A."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ files have what the log aborts, and the ids of nodes, cluster and topic fit. Pro
 leader epochs exist where they are given.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Operations by the lines that describe them, so that tests read as their output: ``described("2 leaves")``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Findings and verdicts for tests: only what a test is about has to be given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.json_codec import from_json

@@ -1,7 +1,5 @@
 """Words that would like to be more than text wherever they are shown, and what may never be printed."""
 
-from __future__ import annotations
-
 import re
 
 HOSTILE = (

@@ -1,7 +1,5 @@
 """`harness` in this process, where a test can replace what a command uses."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

@@ -1,7 +1,5 @@
 """Small Java programs that tests compile with the agent and run on the classes of a version."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

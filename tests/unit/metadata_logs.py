@@ -9,8 +9,6 @@ Omitted values are those that a controller of Kafka 4.4 would write. A topic's i
 generation.
 """
 
-from __future__ import annotations
-
 import struct
 import uuid
 from collections.abc import Collection, Mapping, Sequence

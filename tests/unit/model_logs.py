@@ -1,7 +1,5 @@
 """Logs of the model, batch by batch: ``data(0, "a=1", "b")`` is a batch with a value and a tombstone."""
 
-from __future__ import annotations
-
 from harness.broker_files.segments.records import Record, marker_record
 from harness.models.log.batch import ModelBatch
 from harness.models.log.replica import Replica

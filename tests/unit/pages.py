@@ -1,7 +1,5 @@
 """Runs for tests of pages: one with every kind of content, and one whose content is all hostile."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

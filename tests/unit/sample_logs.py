@@ -1,7 +1,5 @@
 """Logs made at random of everything that brokers write, and of what none writes."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Sequence

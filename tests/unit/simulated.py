@@ -1,7 +1,5 @@
 """A whole run on simulated brokers, without its verdict: the runner, its workloads and faults, and a run folder."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rounds of a soak on simulated brokers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Markers as brokers store them."""
 
-from __future__ import annotations
-
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import ABORT, COMMIT, marker_record
 

@@ -3,8 +3,6 @@
 Of 4.4.0: ``MessageUtil.toCoordinatorTypePrefixedBytes`` for keys, ``toVersionPrefixedBytes`` for values.
 """
 
-from __future__ import annotations
-
 GROUPS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
 
 

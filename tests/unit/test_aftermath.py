@@ -1,7 +1,5 @@
 """The aftermath: when it is rejected, and the settings that it restores in a cluster that a run has frozen."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Applications on top: rejected options, the steps of a trial, and the records of Connect's own topics."""
 
-from __future__ import annotations
-
 import importlib.resources
 import io
 import json

@@ -1,7 +1,5 @@
 """Arrow tables of segment files: every value as the reference reads it, and nothing done for columns not asked for."""
 
-from __future__ import annotations
-
 import io
 import random
 from typing import Any

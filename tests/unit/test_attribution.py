@@ -1,7 +1,5 @@
 """Literal disagreements: an accusation where a replica is shown to be wrong, else what each replica serves."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ One case a set of copied log directories, and all of them judged in one Spark jo
 what is left of them after the reduction. Both have to say the same, and each case states all of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

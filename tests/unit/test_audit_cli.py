@@ -1,7 +1,5 @@
 """Arguments of the audit commands: one clear sentence for each unusable argument."""
 
-from __future__ import annotations
-
 import json
 
 import click

@@ -1,7 +1,5 @@
 """A cluster described from its metadata: which topics match, and the message where they cannot be read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

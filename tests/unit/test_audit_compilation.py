@@ -1,7 +1,5 @@
 """Which audits need compiled loops, and who compiles them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

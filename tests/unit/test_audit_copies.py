@@ -1,7 +1,5 @@
 """Which replicas of which topics copied folders hold: literal directories, empty segments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exposure of a cluster: replicas out of the ISR and the pace of first copies, compared with the retention."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

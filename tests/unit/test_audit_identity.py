@@ -1,7 +1,5 @@
 """Whose folders are compared: the same folder under two ids, other brokers' folders and other clusters are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An audit's page, the files of an audit, and the site that lists audits."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

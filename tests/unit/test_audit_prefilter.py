@@ -1,7 +1,5 @@
 """Suspicious replicas before any data is read, and healthy ones: replicas that lag, transactions that are open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reduction keeps every doubtful record and no other; of too many keys, it keeps the first differing keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Differences that go away when brokers are asked again are not reported; those that may hide others are read again."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

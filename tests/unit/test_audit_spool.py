@@ -1,7 +1,5 @@
 """Replicas read whole: in pieces, past gaps and cuts, from brokers that come and go; and never faster than allowed."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Spooled replicas are judged with the answers of brokers and coordinators, each case as a run of one job."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

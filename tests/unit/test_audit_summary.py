@@ -1,7 +1,5 @@
 """What an audit prints: the summary, and one paragraph for each kind of finding and of undecided partitions."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ballast: a replica that copies on the timers' pace is busy with it for longer than the window lasts."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path

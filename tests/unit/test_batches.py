@@ -1,7 +1,5 @@
 """Record batches: against bytes written by Kafka's own classes, by kafka-python, and cut or broken ones."""
 
-from __future__ import annotations
-
 import mmap
 import random
 import struct

@@ -1,7 +1,5 @@
 """Blame for a disputed record: literal states of replicas 1, 2 and 3, some of which received everything."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from checkers.attribution.blame import (

@@ -1,7 +1,5 @@
 """The compiled reader gives the same results as the reference, on logs of brokers and on any other bytes."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

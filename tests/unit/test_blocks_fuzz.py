@@ -1,7 +1,5 @@
 """Broken logs: both readers say the same, with file and position, in bounded memory and time."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

@@ -1,7 +1,5 @@
 """The user's own Kafka as a target: the facts read from each form, and one clear sentence for everything else."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

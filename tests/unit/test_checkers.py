@@ -4,8 +4,6 @@ One case a run folder, and all of them checked in one Spark job: starting a job 
 case states all its findings and all its doubts, so a checker that says too much fails as well.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

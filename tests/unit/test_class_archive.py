@@ -1,7 +1,5 @@
 """Spark's class archive: its name, the process that makes it, and the files that remain after a failure."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

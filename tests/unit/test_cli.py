@@ -1,7 +1,5 @@
 """Bad input at the command line: one clear sentence, the right exit code, and no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

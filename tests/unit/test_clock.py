@@ -1,7 +1,5 @@
 """Bounded waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError

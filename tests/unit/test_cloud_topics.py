@@ -1,7 +1,5 @@
 """One pass of Cloud Topics compaction: the index, the rewritten objects, and the ranges recorded as clean."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Brokers that share one log of Cloud Topics: whose turn it is, whose update is accepted, what a crash leaves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

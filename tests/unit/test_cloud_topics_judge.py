@@ -1,7 +1,5 @@
 """The name of each error in a log of Cloud Topics, on logs made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from cloud_logs import cloud_of, compact, log_of

@@ -1,7 +1,5 @@
 """Waits on the cluster: a phase ends only when everything that belongs to it is on every replica."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

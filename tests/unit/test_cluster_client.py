@@ -1,7 +1,5 @@
 """Which broker is asked, how often a request is sent, and what an answer means."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line as a whole: groups and examples of every command, completion, lists in JSON, one meaning a name."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shlex

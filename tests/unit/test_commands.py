@@ -1,7 +1,5 @@
 """Commands of the host: bounded, and reported in their own words."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.errors import HarnessError

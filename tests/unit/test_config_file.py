@@ -1,7 +1,5 @@
 """``harness.toml``: the default of each option, and errors in the file; every environment variable is listed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Schedules on the model, pictures and what differs between them, and how many go in lockstep; no broker runs here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """The observations of an application on top, in sentences; also when the application showed nothing wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

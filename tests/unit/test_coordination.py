@@ -1,7 +1,5 @@
 """Messages of coordinated compaction: which are one, and which change nothing any more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Which leader epochs a replica received in full, on literal histories of one partition with replicas 1, 2 and 3."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.attribution.coverage import EpochCoverage

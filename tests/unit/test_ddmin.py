@@ -1,7 +1,5 @@
 """Steps are removed as long as the remaining steps show the same finding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Disks of brokers' own: found where they are mounted, filled to the last byte and freed again."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

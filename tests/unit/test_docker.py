@@ -1,7 +1,5 @@
 """Brokers as containers of a fake engine: the files that are copied out of them, and the reports of their ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

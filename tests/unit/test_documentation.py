@@ -1,7 +1,5 @@
 """Every `harness` command of a page can be parsed: its name, its options, and the form of their values."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The end of a segment, by its headers, for any bytes at the end of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The container engine: the message for one that cannot be used, and what of a run is removed."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Escaping, also in sentences of checkers; different values stay different."""
 
-from __future__ import annotations
-
 import json
 import logging
 import unicodedata

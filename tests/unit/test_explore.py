@@ -1,7 +1,5 @@
 """`harness explore`: options, output and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

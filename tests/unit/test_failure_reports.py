@@ -1,7 +1,5 @@
 """A failure is reported although an object is collected meanwhile whose finalizer raises."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import failure_reports

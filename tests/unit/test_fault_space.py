@@ -1,7 +1,5 @@
 """Small clusters under faults: what goes wrong without each rule of the gate, and nothing with all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The filler continues after a rejected transaction, and gives up when rejections do not end."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences of findings."""
 
-from __future__ import annotations
-
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 

@@ -1,7 +1,5 @@
 """Which files of a partition's folder are its log, at every step of what a cleaner does to it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The agent's jar: the same bytes from the same sources, and a broker that it does not fit never starts with it."""
 
-from __future__ import annotations
-
 import os
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """A broker's own cleaner with the agent: compaction waits, retention does not, and all goes once the ISR is full."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lines of gates in brokers' logs, and the events that a run reads from them; builds with the rules of the gate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 the oldest and of the newest version: all cases of a version in one JVM.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

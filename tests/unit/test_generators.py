@@ -1,7 +1,5 @@
 """Generators of operations, without a broker: the same contexts give the same steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Answers of a group coordinator from literal logs, and the effects of a diverged replica on groups."""
 
-from __future__ import annotations
-
 import pytest
 from described import described
 

@@ -1,7 +1,5 @@
 """Groups of a run: their coordinators, the operations of their clients, and the observed consequences."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A case states of every guarantee that it is about how much was compared and what
 one job. Times are of the harness's clock: a record is begun at its ``at_ms``, and the observer looks when a line says.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

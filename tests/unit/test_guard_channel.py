@@ -1,7 +1,5 @@
 """The channel and the group with librdkafka's mock brokers, which run in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """`harness guard` from its start to a signal, on a simulated cluster; its output and exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The guard's requests: which broker is asked, what an answer means, and what a broker that is silent costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics and health: the result of a scrape, and the conditions of an unhealthy guard."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The files with which the guard runs for good: commands can be parsed, metrics exist and are documented."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Observations of the guard, once a minute: sums over replicas, unreadable topics, failed observations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

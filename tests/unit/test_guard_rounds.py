@@ -1,7 +1,5 @@
 """The guard's rounds on a simulated cluster: settings are as found, whatever fails, and whenever it is killed."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from threading import Event

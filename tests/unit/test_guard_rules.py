@@ -1,7 +1,5 @@
 """Rules of the guard that need no cluster: values, exposure, entries of the channel, and single decisions."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Headlines of findings: the sentence of each anomaly, which finding comes first, and hostile text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import findings

@@ -1,7 +1,5 @@
 """The history of a run that continues after it was cut off: a single history, as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

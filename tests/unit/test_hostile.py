@@ -3,8 +3,6 @@
 What is shown is never raw (`hostile.raise_if_raw`), markup in it is text, and JSON gives back what was written.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which image a target gets, and the message where there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

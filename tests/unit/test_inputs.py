@@ -4,8 +4,6 @@ Nothing is listed by hand: commands, options, arguments and their types come fro
 connection or a server that would be started raises `Began` instead, which is how a test sees that a value was accepted.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

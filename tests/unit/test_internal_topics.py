@@ -1,7 +1,5 @@
 """Records of internal topics: against bytes of Kafka's own classes, broken ones, and hostile keys."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """The evidence of a run folder against the list in its manifest: each difference is reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

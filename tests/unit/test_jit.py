@@ -1,7 +1,5 @@
 """Loops that are compiled: by one process, whatever asks for them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Dataclasses as JSON, and back: every kind of field, and what is wrong with other content."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The facts about batches that are reported next to findings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace

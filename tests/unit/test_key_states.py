@@ -1,7 +1,5 @@
 """The state of each disputed key on each replica, on literal rows."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """KIP-87, rule by rule: what a flag makes of a record on its way from a producer over brokers to a consumer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

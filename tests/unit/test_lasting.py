@@ -1,7 +1,5 @@
 """Durations of stuck replicas, from the lines of an aftermath."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.json_codec import to_json

@@ -1,7 +1,5 @@
 """Everything of a run is found again by its marker, and ends with whoever started it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

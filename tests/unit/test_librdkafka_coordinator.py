@@ -1,7 +1,5 @@
 """Offsets of a transaction while the group's coordinator is unavailable, with librdkafka's own mock cluster."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from contextlib import closing

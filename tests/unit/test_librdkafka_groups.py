@@ -1,7 +1,5 @@
 """Commits of librdkafka while the coordinator of a group moves."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace

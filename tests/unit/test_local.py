@@ -1,7 +1,5 @@
 """Brokers as processes: their command lines and environments."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The data folders of running brokers: who is killed with what lying there, and what a power failure leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The first marker after an offset: in memory for the observer, a Spark window for checkers, arrays for audits."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

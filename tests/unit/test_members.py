@@ -1,7 +1,5 @@
 """Records of groups of the consumer protocol: records that a coordinator loads, and records that stop it."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.broker_files.segments.records import Record

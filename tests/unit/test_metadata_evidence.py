@@ -1,7 +1,5 @@
 """An audit's evidence of leaders: from a running cluster, and from the brokers' metadata log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.audit.explain.metadata_evidence import evidence_of_cluster, evidence_of_log

@@ -1,7 +1,5 @@
 """Several brokers' copies of a metadata log, and the copies that an audit finds next to the replicas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

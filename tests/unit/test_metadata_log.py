@@ -1,7 +1,5 @@
 """The history of partitions and brokers from metadata records: literal logs, replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Records of the metadata log: against values written by Kafka 3.9.2 and 4.4.0, and broken ones."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks of namespaces on a fake host: creation, removal, and the messages of failures."""
 
-from __future__ import annotations
-
 import os
 import socket
 from ipaddress import IPv4Network

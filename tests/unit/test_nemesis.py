@@ -1,7 +1,5 @@
 """The actions of each nemesis on the brokers, in order; every action is undone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

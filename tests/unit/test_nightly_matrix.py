@@ -1,7 +1,5 @@
 """The matrix of `harness nightly`, and the expectations of its cells."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Working through a plan: retries, time budgets, nights that were cut off, and what each cell comes to."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

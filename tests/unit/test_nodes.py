@@ -1,7 +1,5 @@
 """Hosts for brokers: how they are named, and which are refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The observer of a resumed run: it knows the earlier observations, and notices changes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operations and steps as JSON objects, and back; the line that describes each."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The payload: every step in each partition, and where what must vanish lies, also after a run was cut off."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path

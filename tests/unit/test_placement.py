@@ -1,7 +1,5 @@
 """Placement of replicas: every absent broker has a replica of each partition, and leads none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The effect of a power failure on a broker's files: literal notes of syncs, and files that are cut to them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

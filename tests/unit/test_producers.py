@@ -1,7 +1,5 @@
 """librdkafka's producer: each poll returns a single answer, and a fatal error loses no answer."""
 
-from __future__ import annotations
-
 import pytest
 from fakes.clients import FatalProducer
 

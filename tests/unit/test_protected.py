@@ -1,7 +1,5 @@
 """``clean`` of a run with gates or a guard: earned by observed holds, for every replica that stayed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

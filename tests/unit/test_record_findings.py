@@ -1,7 +1,5 @@
 """Findings on internal topics: what each replica serves decoded, who coordinates, and what to do about it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping

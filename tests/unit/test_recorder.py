@@ -1,7 +1,5 @@
 """The stored evidence of a simulated run equals the result of the parsers and observers of real runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

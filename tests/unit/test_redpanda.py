@@ -1,7 +1,5 @@
 """Redpanda as a cluster is handled: its admin API is a stand-in, its protocol and its brokers are made up."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

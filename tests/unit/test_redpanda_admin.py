@@ -1,7 +1,5 @@
 """Redpanda's admin API, against a stand-in: an HTTP server that answers as the facts say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

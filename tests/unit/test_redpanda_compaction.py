@@ -1,7 +1,5 @@
 """One pass of Redpanda's compaction in the model: what goes, when, and what a replica says of itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from model_logs import data, marker, replica

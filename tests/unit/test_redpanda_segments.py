@@ -1,7 +1,5 @@
 """Redpanda's segments, made by hand, are read as the Kafka batches that clients wrote."""
 
-from __future__ import annotations
-
 import pytest
 from stored_markers import encode_marker
 

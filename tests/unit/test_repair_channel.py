@@ -1,7 +1,5 @@
 """The durable part of a repair: progress, holds, the throttle, and who repairs, on a simulated channel."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The command line of repairs: rejected arguments, output, and exit codes."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests of a repair to brokers and their answers; from a plan to what can be done; transactions that hang."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

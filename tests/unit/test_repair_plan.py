@@ -1,7 +1,5 @@
 """Repairs that an audit's findings allow: literal verdicts of small partitions."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

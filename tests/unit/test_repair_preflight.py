@@ -1,7 +1,5 @@
 """The plan against the cluster as it is: answers of brokers 1 to 4, of which the first three have a replica."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

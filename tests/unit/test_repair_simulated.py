@@ -1,7 +1,5 @@
 """Repairs of a simulated cluster under traffic, leader changes, broker deaths and SIGKILL of the repair."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random

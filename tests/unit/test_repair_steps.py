@@ -1,7 +1,5 @@
 """The next step for one partition: literal observations of replicas 1, 2 and 3, of which 2 is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command that repeats a run: the command line parses it into the options of that run."""
 
-from __future__ import annotations
-
 import random
 import shlex
 from dataclasses import fields, replace

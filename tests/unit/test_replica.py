@@ -1,7 +1,5 @@
 """Reading one replica over the wire: answers that end with a segment, inside a batch, or with an error."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import kafka.errors

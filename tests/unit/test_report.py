@@ -1,7 +1,5 @@
 """A run's page: the logs side by side, and content that never becomes markup."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pages of soaks: the stored facts of a round, and its pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``harness run --resume``: runs that can continue, and one clear sentence for every other run."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

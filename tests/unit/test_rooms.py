@@ -1,7 +1,5 @@
 """Folders of the project: each entry has a layer in pyproject.toml and a place in the picture of imports."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """Walks by rows of numbers: the same as the walk state by state, and symmetry leaves out only other names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

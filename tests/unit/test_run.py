@@ -1,7 +1,5 @@
 """From options to a test: names, numbers, and whose setting wins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

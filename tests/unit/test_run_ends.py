@@ -1,7 +1,5 @@
 """The end of a run: its records, and ends that leave nothing to judge."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

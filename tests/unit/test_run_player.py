@@ -1,7 +1,5 @@
 """The window: it is open when every critical record is gone from every broker that is up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The schedule of a run: the order of its operations, and its file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ways that models found, as files and as what real clients do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logins of clients: one properties file, translated for each client, and readable by nobody else."""
 
-from __future__ import annotations
-
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

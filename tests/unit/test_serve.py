@@ -1,7 +1,5 @@
 """Answers of `harness serve`: pages about runs, for this host only, and no files."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Settings that a target's brokers take, by the list of its version."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.errors import UsageError

@@ -1,7 +1,5 @@
 """Schedules get smaller while the same goes wrong, in a form that real brokers can go through."""
 
-from __future__ import annotations
-
 import pytest
 from described import described
 

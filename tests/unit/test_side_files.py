@@ -1,7 +1,5 @@
 """The files next to a log: bytes written by Kafka's own classes, and truncated or corrupt bytes."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Simulated brokers: leaders, the ISR, stored batches, and the start of cleaning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any

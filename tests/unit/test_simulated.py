@@ -1,7 +1,5 @@
 """Simulated targets go through everything that real ones go through, in no time, and the same way each time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The site over many runs: counts, omissions, and files that it does not overwrite; two runs compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Markers that coordinators report as skipped, and the lines about them in a round."""
 
-from __future__ import annotations
-
 from soaked import SMALL
 
 from harness.soak.causes.skipped_marker import parse_line

@@ -1,7 +1,5 @@
 """Snapshots over links that lose packets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Administrators of a round on a fake cluster: failed requests are retried until topics exist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The registry of causes: each is declared in its file, and so is the order in which they are asked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from graphlib import CycleError
 

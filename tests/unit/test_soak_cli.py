@@ -1,7 +1,5 @@
 """The command `harness soak`: rejected arguments, exit codes, and stored files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

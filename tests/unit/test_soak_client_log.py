@@ -1,7 +1,5 @@
 """The knowledge of clients, from histories of a few events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

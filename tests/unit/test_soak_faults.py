@@ -1,7 +1,5 @@
 """Which faults are drawn beside each other: every fault of the package is drawn or listed, and a quorum stays."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Rounds of one kind of brokers on another kind: only unsupported operations are left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

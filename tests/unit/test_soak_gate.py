@@ -1,7 +1,5 @@
 """Partitions that gates held during the outages of a round, by the controllers' log and the gates' own lines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Offsets of groups: the knowledge of clients, and wrong views, on histories and logs of few lines."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verdict on a round: findings of either judge, findings without a name, and the comparison with an audit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Effects of power failures: a loss that Kafka's contract allows is not an anomaly; a hole in a replica is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Timed offsets of a round's replicas: polls, and stored samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace

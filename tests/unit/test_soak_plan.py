@@ -1,7 +1,5 @@
 """The plan of a round: the same plan from the same seed, with features of the target only."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import asdict, replace

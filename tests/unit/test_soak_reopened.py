@@ -1,7 +1,5 @@
 """Transactions that a broker lists as open, and whose log has their end: a separate finding, and no doubt."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

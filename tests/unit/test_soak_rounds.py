@@ -1,7 +1,5 @@
 """Rounds on simulated brokers: they end healed, are repeated exactly, and show the planted findings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

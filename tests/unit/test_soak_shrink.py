@@ -1,7 +1,5 @@
 """Shrunk rounds: every remaining step is needed, and a schedule of `harness run` comes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The truth of `harness.soak` and `bench/blame.py`: which replicas are wrong, on logs of a few records; the tally."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The Spark data source: folders, columns, filters, and rejected options."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spark's session next to other JVMs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The options of Spark, its settings, and the message if no session can be started."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

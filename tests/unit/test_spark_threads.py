@@ -1,7 +1,5 @@
 """Threads that share a session."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """Schedules on a simulated cluster: what each word does, what cannot happen, and that the same gives the same."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

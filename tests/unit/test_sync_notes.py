@@ -1,7 +1,5 @@
 """Notes of an agent in a JVM about synced files: the notes give exactly the content of the disk."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

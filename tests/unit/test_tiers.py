@@ -1,7 +1,5 @@
 """Which tests a command line selects, and which are skipped because this machine does not have what they need."""
 
-from __future__ import annotations
-
 import needs
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of timers: the conditions of each scale for a window that opens and is observed."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.errors import UsageError

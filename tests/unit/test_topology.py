@@ -1,7 +1,5 @@
 """Drawings of topologies: every broker and every link, and which way it works."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 from harness.play.options import RunOptions

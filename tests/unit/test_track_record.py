@@ -1,7 +1,5 @@
 """The track record: its table against the bugs that can be shown, and against the recorded results."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

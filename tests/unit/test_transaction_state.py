@@ -1,7 +1,5 @@
 """Records of ``__transaction_state``: against bytes written by Kafka's own classes, and broken ones."""
 
-from __future__ import annotations
-
 import pytest
 from copied import state_record
 

@@ -1,7 +1,5 @@
 """Which transaction protocol a log shows."""
 
-from __future__ import annotations
-
 import pytest
 from stored_markers import encode_marker
 

@@ -1,7 +1,5 @@
 """Spans of aborted transactions that end at the same marker and begin at different offsets, on literal rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``clean`` is earned: every row of the exposure table, and the reason when a fact is missing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The schema of ``verdict.json``: it is one, published verdicts keep to it, and what does not is named."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import MISSING, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A clock that advances only to the next due action."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """The process that forks Spark's Python workers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Walks of small spaces state by state, and the results of walks in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.models.faults.space import FaultSpace

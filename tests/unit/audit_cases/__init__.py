@@ -1,7 +1,5 @@
 """Hand-written copies of log directories for the audits, by kind of difference."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from audit_cases.case import Case

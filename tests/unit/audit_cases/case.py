@@ -1,7 +1,5 @@
 """The expected result of an audit of copied log directories, and the names that the cases share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replicas that no history of one log explains."""
 
-from __future__ import annotations
-
 from copied import copy
 from literal import abort, aborted, commit, put
 

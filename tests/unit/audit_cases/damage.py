@@ -1,7 +1,5 @@
 """Files that are cut, corrupt or of another format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

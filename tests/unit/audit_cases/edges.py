@@ -1,7 +1,5 @@
 """Edges of rules: each case is the only one that fails for some small change of a checker (see test_mutants)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from copied import copy

@@ -1,7 +1,5 @@
 """Differences that compaction, retention and lag make, and logs with tails of an earlier leader epoch."""
 
-from __future__ import annotations
-
 from copied import copy
 from literal import abort, commit, delete, emptied, led, put
 

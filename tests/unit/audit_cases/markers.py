@@ -1,7 +1,5 @@
 """Markers are on some replica or in a ``.txnindex``, or a higher producer epoch shows that a marker was missed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from copied import copy

@@ -1,7 +1,5 @@
 """Transactions that one replica, or every replica, holds open, with their coordinator's log."""
 
-from __future__ import annotations
-
 from copied import Copy, copy
 from literal import commit, emptied, emptied_marker, put
 

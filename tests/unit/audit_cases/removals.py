@@ -1,7 +1,5 @@
 """Tombstones or markers are gone, or more than one anomaly would explain the difference."""
 
-from __future__ import annotations
-
 from copied import copy
 from literal import commit, delete, put
 

@@ -1,7 +1,5 @@
 """Hand-written histories for the checkers, by anomaly."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from checker_cases.aborted_to_committed import POISON_CASES

@@ -1,7 +1,5 @@
 """Aborted records and deletes that a replica takes for committed."""
 
-from __future__ import annotations
-
 from literal import abort, aborted, commit, delete, emptied_marker, put, replica
 
 from checker_cases.case import END, LATENT, POISON, T1, T2, U1, V1, V2, VISIBLE, Doubt, Finding, case

@@ -1,7 +1,5 @@
 """A literal history with all that the checkers must say of it, and the names that the cases share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Committed records and deletes that a replica takes for aborted."""
 
-from __future__ import annotations
-
 from literal import abort, aborted, absent, appeared, commit, delete, emptied, emptied_marker, put, replica
 
 from checker_cases.case import DIVERGED, END, HIDDEN, LATENT, T1, T2, T3, V1, V2, VISIBLE, Finding, case

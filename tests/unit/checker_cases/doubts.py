@@ -1,7 +1,5 @@
 """Evidence that contradicts itself, and divergence that no anomaly explains."""
 
-from __future__ import annotations
-
 from literal import abort, commit, delete, put, replica
 
 from checker_cases.case import CONTRADICTION, END, T1, T2, UNEXPLAINED, Doubt, case

@@ -1,7 +1,5 @@
 """Edges of the checkers' rules."""
 
-from __future__ import annotations
-
 from literal import abort, aborted, absent, appeared, commit, delete, put, removed, replica, together
 
 from checker_cases.case import (

@@ -1,7 +1,5 @@
 """Outages, and whether each exposes the broker that was down. No replica is wrong in any of them."""
 
-from __future__ import annotations
-
 from literal import (
     History,
     Txn,

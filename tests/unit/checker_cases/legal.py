@@ -1,7 +1,5 @@
 """Legal differences between replicas: no checker may report any of them."""
 
-from __future__ import annotations
-
 from literal import abort, absent, commit, delete, emptied, emptied_marker, put, replica
 
 from checker_cases.case import END, T1, T2, U1, V1, V2, case

@@ -1,7 +1,5 @@
 """Replicas of Redpanda, which are judged by the records that they serve."""
 
-from __future__ import annotations
-
 from literal import abort, commit, put, replica, untied
 
 from checker_cases.case import END, POISON, STUCK, T1, VISIBLE, Finding, case

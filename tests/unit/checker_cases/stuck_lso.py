@@ -1,7 +1,5 @@
 """Transactions that are open on one replica and decided elsewhere; and open ones that are not stuck."""
 
-from __future__ import annotations
-
 from literal import abort, absent, appeared, commit, delete, emptied, emptied_marker, put, removed, replica
 
 from checker_cases.case import END, STUCK, T1, U1, V1, VISIBLE, Finding, case

@@ -1,7 +1,5 @@
 """Deleted values that are alive on one replica."""
 
-from __future__ import annotations
-
 from literal import absent, commit, delete, put, replica
 
 from checker_cases.case import DIVERGED, END, HIDDEN, T1, VISIBLE, Finding, case

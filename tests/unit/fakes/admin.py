@@ -1,7 +1,5 @@
 """Administrative requests to brokers by Kafka's protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Fake brokers for read-only requests: the content of their replicas is literal, and changes by script."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, TypeVar

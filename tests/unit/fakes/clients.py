@@ -1,7 +1,5 @@
 """Fake client libraries: the records that a producer sends, and the answers to them."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

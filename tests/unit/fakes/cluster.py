@@ -1,7 +1,5 @@
 """The cluster under test, all of whose parts are fakes, and the payload that was written to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Connections to one broker, and what reads its replicas over them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

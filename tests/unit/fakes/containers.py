@@ -1,7 +1,5 @@
 """A fake container engine: the containers of a run, their networks and volumes, and images."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A coordinator's log as a list of keys and values: each record is a batch, its offset the place in the list."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol

@@ -11,8 +11,6 @@ depend on it: what is written is on every member of the ISR at once, and acknowl
   keeps the folder of an assigned one. While it starts it reports no folders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random

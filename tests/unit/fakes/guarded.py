@@ -1,7 +1,5 @@
 """A simulated cluster for the guard: settings, replicas, a channel, a group; and what goes wrong, by a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The machine that the harness runs on: its commands, its network, and what its processes leave behind."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

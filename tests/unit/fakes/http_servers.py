@@ -1,7 +1,5 @@
 """Stand-ins for HTTP servers that answer as configured, such as Redpanda's admin API by the facts."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A fake observer of replicas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from fakes.clock import TickingClock

@@ -1,7 +1,5 @@
 """Fake progress displays of runs, audits and nights, and the end of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

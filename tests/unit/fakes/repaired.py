@@ -1,7 +1,5 @@
 """Brokers that answer what a repair asks: metadata, settings, folders and reassignments of one partition."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """A remote storage in memory, which counts the requests."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
