@@ -17,6 +17,7 @@ from harness.judge import guarantees
 from harness.judge.consequences import AftermathStep
 from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RunResult, Verdict
+from harness.run_folder.store import LOGIN, login_file
 from harness.terminal import Terminal, stderr, stdout, styled
 
 TEXT, JSON = "text", "json"
@@ -127,8 +128,8 @@ def show(result: RunResult, output: str) -> None:
 
 
 def _audit_command(result: RunResult, command: str) -> str:
-    words = shlex.split(command)
-    login = words[words.index("--command-config") :][:2] if "--command-config" in words else []
+    file = login_file(command)
+    login = [] if file is None else [LOGIN, file]
     servers = ",".join(result.addresses.values())
     return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 

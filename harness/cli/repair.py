@@ -22,6 +22,7 @@ from harness.suggest import quoted
 from harness.terminal import stderr, stdout
 
 if TYPE_CHECKING:
+    from harness.audit.explain.advice import Shell
     from harness.protect.repair.plan import Undecided
     from harness.protect.repair.run import RepairRequest
 
@@ -158,7 +159,10 @@ def repair(
     )
     if parameters["is_plan"]:
         return _plan(request, decided, output)
-    return _apply(request, decided, verdict, spark, output)
+    from harness.audit.explain.advice import ANY_CONFIG, Shell  # noqa: PLC0415
+
+    shell = Shell(bootstrap, ANY_CONFIG if config is None else str(config))
+    return _apply(request, decided, verdict, spark, output, shell=shell)
 
 
 def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> int:
@@ -184,7 +188,13 @@ def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> 
 
 
 def _apply(
-    request: RepairRequest, decided: Sequence[Undecided], verdict: Verdict, spark: SparkOptions, output: str
+    request: RepairRequest,
+    decided: Sequence[Undecided],
+    verdict: Verdict,
+    spark: SparkOptions,
+    output: str,
+    *,
+    shell: Shell,
 ) -> int:
     from harness.protect.repair.run import apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
@@ -200,7 +210,7 @@ def _apply(
     if output == JSON:
         stdout().json(common.envelope(exit_code=code, **result_json(request.plan, result, verdict)))
     else:
-        show_result(stdout(), request.plan, result, code)
+        show_result(stdout(), request.plan, result, code, shell)
     return code
 
 

@@ -71,14 +71,15 @@ def fetch(
     replica_id: int = CONSUMER_REPLICA_ID,
     isolation: int = READ_COMMITTED,
     max_bytes: int = MAX_BYTES,
+    partition_max_bytes: int | None = None,
     version: int = FETCH_VERSION,
 ) -> Request[dict[TopicPartition, ReplicaState | str]]:
     """Return each replica's records from an offset on, or an error's name.
 
-    ``max_bytes`` bounds the whole answer except the first batch, which is sent whatever its size (KIP-74). The
-    debugging consumer has no isolation.
+    ``max_bytes`` bounds the whole answer except the first batch, which is sent whatever its size (KIP-74);
+    ``partition_max_bytes`` each partition. The debugging consumer has no isolation.
     """
-    fields = {"current_leader_epoch": NO_LEADER_EPOCH, "partition_max_bytes": max_bytes}
+    fields = {"current_leader_epoch": NO_LEADER_EPOCH, "partition_max_bytes": partition_max_bytes or max_bytes}
     topics = per_topic(
         ((tp, {**fields, "partition": tp[1], "fetch_offset": offset}) for tp, offset in offsets.items()), name="topic"
     )

@@ -111,7 +111,8 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
     rows += _distinct("Meaning", [finding.means for finding in findings if finding.means])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)
     if findings[0].anomaly == HANGING_TRANSACTION:
-        rows += _distinct("Next", [command for finding in findings for command in (finding.commands or ())[1:]])
+        # All of them, as the first ones set variables.
+        rows += _distinct("Next", [command for finding in findings for command in finding.commands or ()], LINES + 2)
     elif not is_decided:
         rows.append(("Next", f"decide which replica is right, then {repair} --right TOPIC-PARTITION=BROKER"))
     return Paragraph(ANOMALY, f"{names}: {_names(by_place(findings))}: {who}", rows, findings)

@@ -23,7 +23,7 @@ from harness.report.logs import side_by_side
 from harness.report.pictures.story import Story, read_story
 from harness.report.pictures.timeline import draw_graph, timeline, transactions
 from harness.report.pictures.topology import topology
-from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder, login_file
 
 SENTENCES: Final = {
     ANOMALY: "the replicas disagree, and nothing will bring them together",
@@ -41,7 +41,7 @@ _SHOWN_APART: Final = frozenset({"explanation", "impact", "means", "do", "comman
 _COMMANDS: Final = (
     'kafka-dump-log.sh --print-data-log --files "$(printf %s, {folder}/*.log)"\n'
     "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
-    " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000"
+    " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000{login}"
 )
 
 
@@ -100,10 +100,13 @@ def _environment() -> Environment:
     return loaded
 
 
-def commands(broker: int, topic: str, partition: int) -> str:
+def commands(broker: int, topic: str, partition: int, run_command: str | None = None) -> str:
     """Return the commands that show a broker's copy of a partition by Kafka's own tools, for a shell."""
+    login = login_file(run_command or "")
+    # Until KIP-1147 this tool calls the option so.
+    login = "" if login is None else f" --consumer.config {shlex.quote(login)}"
     folder = f"./brokers/{broker}/after-rejoin/{topic}-{partition}"
-    return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition)
+    return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition, login=login)
 
 
 def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[dict[str, Any]]:

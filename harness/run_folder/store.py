@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
 _TIME_CHARACTERS: Final = 20
 AUDIT_RUN: Final = "audit-"
 """Run ids of audits begin with it."""
+LOGIN: Final = "--command-config"
 AUDITS: Final = "audits"
 """A results folder has the verdict of an audit below it, in a folder with the audit's run id."""
 MIN_FREE_BYTES = 64 << 20
@@ -173,6 +175,12 @@ def _replace(path: Path, text: str) -> None:
     draft = path.with_suffix(path.suffix + ".new")
     draft.write_text(text)
     draft.replace(path)
+
+
+def login_file(command: str) -> str | None:
+    """Return the properties file of a run's command; None without one."""
+    words = shlex.split(command)
+    return words[words.index(LOGIN) + 1] if LOGIN in words[:-1] else None
 
 
 def new_run_id() -> str:

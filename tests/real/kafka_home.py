@@ -26,6 +26,9 @@ MAIN_CLASSES: Final = {
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-dump-log.sh": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
+    "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
 """The classes that the scripts of Kafka's ``bin`` name."""
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"

@@ -4,14 +4,15 @@ Brokers talk to each other, and tests to them, on an inner listener: nobody logs
 everything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from audited import AUTHORIZED, BROKERS, LITERAL, may
+from confluent_kafka import Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -21,10 +22,18 @@ from cryptography.x509.oid import NameOID
 from local_cluster import local_cluster
 from sandbox import wait_until
 
+from harness.broker_files.segments.batches import Batch, iter_batches
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
+from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
+from harness.kafka_api.connection import Connection, ask
+from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.producing import produce
+from harness.kafka_api.replica import WireReader
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 
@@ -118,3 +127,38 @@ def make_stores(folder: Path) -> dict[str, str]:
         "ssl.keystore.location": str(folder / "broker.p12"),
         "ssl.keystore.password": STORE_SECRET,
     }
+
+
+def batches_of(broker: Address, partition: TopicPartition) -> list[Batch]:
+    """Return the batches that a broker serves of a small partition."""
+    with closing(WireReader(Connection(broker))) as reader:
+        state = reader.read([partition])[partition]
+    assert isinstance(state, ReplicaState), state
+    return list(iter_batches(state.records, source="a Fetch answer"))
+
+
+def hang(admin: Admin, brokers: Sequence[Address], partition: TopicPartition) -> None:
+    """Commit a transaction, then have its leader take one more batch of it, as a request that was delayed.
+
+    As before KIP-890, brokers have ``transaction.partition.verification.enable=false``. ``brokers``: 1, 2, ….
+    """
+    security = brokers[0].security
+    login = {} if security is None else security.for_librdkafka()
+    settings = {"bootstrap.servers": ",".join(map(str, brokers)), "transactional.id": "late"}
+    producer = Producer({**CONFIG, **login, **settings})
+    producer.init_transactions(BOUND_S)
+    producer.begin_transaction()
+    producer.produce(partition[0], key="k", value="in time", partition=partition[1])
+    producer.commit_transaction(BOUND_S)
+    leader = brokers[admin.partitions([partition[0]])[partition].leader - 1]
+    wait_until(lambda: len(batches_of(leader, partition)) == 2, BOUND_S, "the COMMIT marker")
+    first = batches_of(leader, partition)[0]
+    late = encode_batch(
+        base_offset=0,
+        records=[Record(0, first.max_timestamp_ms, b"k", b"too late", ())],
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=1,
+        is_transactional=True,
+    )
+    ask(leader, produce(partition, late, "late"))

@@ -7,7 +7,6 @@ transaction hangs as in KIP-890: a request of its producer reaches the leader af
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import count
 from typing import Any
 
@@ -16,18 +15,25 @@ from audited import BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS, 
 from confluent_kafka import Producer
 from documentation import ROOT
 from sandbox import Ran, Sandbox, wait_until
-from secured import ALTER, ALTER_CONFIGS, BOUND_S, CREATE, GROUPS, WRITE, Secured, booted, login_file, make_stores
+from secured import (
+    ALTER,
+    ALTER_CONFIGS,
+    BOUND_S,
+    CREATE,
+    GROUPS,
+    WRITE,
+    Secured,
+    batches_of,
+    booted,
+    hang,
+    login_file,
+    make_stores,
+)
 
-from harness.broker_files.segments.batches import Batch, iter_batches, iter_records, marker
-from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.batches import Batch, iter_records, marker
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.connection import Connection, ask
-from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.producing import produce
-from harness.kafka_api.replica import WireReader
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.schedules.timers import FAST
 
@@ -75,10 +81,7 @@ def secured(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Secure
 
 
 def batches(cluster: Secured, broker: int, partition: TopicPartition) -> list[Batch]:
-    with closing(WireReader(Connection(cluster.inside[broker - 1]))) as reader:
-        state = reader.read([partition])[partition]
-    assert isinstance(state, ReplicaState), state
-    return list(iter_batches(state.records, source="a Fetch answer"))
+    return batches_of(cluster.inside[broker - 1], partition)
 
 
 def has_delete(cluster: Secured, broker: int) -> bool:
@@ -120,28 +123,6 @@ def diverge(cluster: Secured) -> None:
     wait_until(lambda: cluster.is_whole(DIVERGED[0], HANGING[0]), BOUND_S, "every replica to be in sync")
 
 
-def hang(cluster: Secured) -> None:
-    """Commit a transaction, then have its leader take one more batch of it, as a request that was delayed."""
-    settings = {"bootstrap.servers": ",".join(map(str, cluster.inside)), "transactional.id": "late"}
-    producer = Producer({**CONFIG, **settings})
-    producer.init_transactions(BOUND_S)
-    producer.begin_transaction()
-    producer.produce(HANGING[0], key="k", value="in time", partition=HANGING[1])
-    producer.commit_transaction(BOUND_S)
-    leader = cluster.admin.partitions([HANGING[0]])[HANGING].leader
-    wait_until(lambda: len(batches(cluster, leader, HANGING)) == 2, BOUND_S, "the COMMIT marker")
-    first = batches(cluster, leader, HANGING)[0]
-    late = encode_batch(
-        base_offset=0,
-        records=[Record(0, first.max_timestamp_ms, b"k", b"too late", ())],
-        producer_id=first.producer_id,
-        producer_epoch=first.producer_epoch,
-        base_sequence=1,
-        is_transactional=True,
-    )
-    ask(cluster.inside[leader - 1], produce(HANGING, late, "late"))
-
-
 def markers(cluster: Secured, broker: int) -> list[str]:
     """Return the types of the markers in the replica's log of the transaction that hangs."""
     seen = (marker(batch, source="a Fetch answer") for batch in batches(cluster, broker, HANGING))
@@ -156,7 +137,7 @@ def audit(sandbox: Sandbox, cluster: Secured) -> Ran:
 def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secured, sandbox: Sandbox) -> None:
     secured.create({DIVERGED: (1, 2, 3), HANGING: (3, 1, 2)}, FAST.topic)
     diverge(secured)
-    hang(secured)
+    hang(secured.admin, secured.inside, HANGING)
     secured.allow(USER, rights_of_the_page())
 
     audited = audit(sandbox, secured)

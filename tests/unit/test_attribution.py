@@ -106,7 +106,12 @@ def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_remo
     ]
     assert "which replica is wrong is undecided" in result["explanation"]
     assert "pause compaction of the topic" in result["do"]
-    assert [command.split()[0] for command in result["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+    assert [command.split()[0] for command in result["commands"]] == [
+        "BOOTSTRAP=HOST:PORT",
+        "CONFIG=/dev/null",
+        "kafka-configs.sh",
+        "#",
+    ]
     assert "reassign" not in " ".join((result["do"], *result["commands"]))
 
 
@@ -168,7 +173,7 @@ def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that
     assert accused([result]) == [(DIVERGED, 1, [])]
     assert result["right"] == [2, 3]
     assert '"replicas": [2, 3]' in " ".join(result["commands"])
-    assert result["commands"][1].endswith(
+    assert result["commands"][2].endswith(
         "--add-config min.cleanable.dirty.ratio=1,max.compaction.lag.ms=9223372036854775807"
     )
 

@@ -1,7 +1,5 @@
 """Which consumer groups a finding concerns: by their committed offsets, and as far as the user may describe groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, audited
+from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
+from harness.audit.live import settle
 from harness.audit.live.recheck import DisputedItem, still_there
 from harness.audit.live.settle import CHANGING, READINGS, CheckedReading, merged, read_until_settled
 from harness.audit.live.waves import divided
@@ -157,6 +158,42 @@ def test_what_cannot_be_asked_counts_as_still_there() -> None:
     held = Held(10, 10, batches=(batch(7),))
     brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, dies_after=0)}
     assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, RECORD, None)}
+
+
+def test_many_partitions_are_looked_up_in_one_request_and_other_offsets_in_further_ones() -> None:
+    places = [("t", number) for number in range(3)]
+    held = Held(10, 10, batches=(batch(3), batch(7)))
+    broker = FakeBroker({place: [held] for place in places})
+    there = {DisputedItem(1, place, 3, RECORD, None) for place in places}
+    other = {DisputedItem(1, places[1], offset, RECORD, None) for offset in (5, 7)}
+    gone = DisputedItem(1, places[1], 5, RECORD, None)
+    assert still_there(audited({1: broker}), there | other) == (there | other) - {gone}
+    assert len(broker.named("Fetch")) == 3
+
+
+def test_partitions_that_an_answer_had_no_room_for_are_asked_for_again() -> None:
+    places = [("t", number) for number in range(3)]
+    broker = FakeBroker({place: [Held(10, 10, batches=(batch(3),))] for place in places}, answer_bytes=1)
+    evidence = {DisputedItem(1, place, 3, RECORD, None) for place in places}
+    assert still_there(audited({1: broker}), evidence) == evidence
+    assert len(broker.named("Fetch")) == 3
+
+
+def test_a_replica_that_a_broker_refuses_counts_as_still_there() -> None:
+    evidence = {DisputedItem(1, TP, 3, RECORD, None)}
+    assert still_there(audited({1: FakeBroker({TP: [Held(10, 10)]}, error=NOT_LEADER)}), evidence) == evidence
+
+
+def test_differences_beyond_a_limit_are_not_looked_up_and_leave_the_partition_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settle, "MOST_LOOKED_UP", 2)
+    script = Script(reading(stuck_lso=[row(A, offset) for offset in range(5)]), gone={0, 1})
+    settled = script.result()
+    assert {item.offset for item in script.evidence} == {0, 1}
+    assert settled.rows["stuck_lso"] == []
+    text = "3 of 5 differences were not looked up again, and are not reported"
+    assert settled.unknown == {A: (UnknownReason("not-looked-up", text),)}
 
 
 def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() -> None:

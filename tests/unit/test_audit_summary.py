@@ -99,7 +99,7 @@ def test_a_hanging_transaction_is_aborted_and_no_replica_is_wrong() -> None:
     hanging = finding(anomaly="hanging-transaction", commands=("BOOTSTRAP=h:1", "kafka-transactions.sh abort"))
     text = printed(audit(findings=(hanging,)))
     assert "hanging-transaction: orders-0: on every replica\n" in text
-    assert "  Next       kafka-transactions.sh abort\n" in text
+    assert "  Next       BOOTSTRAP=h:1\n             kafka-transactions.sh abort\n" in text
     assert "repair" not in text
 
 

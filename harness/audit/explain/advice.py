@@ -30,6 +30,8 @@ BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first commands set the variables."""
 ANY_BROKER: Final = "HOST:PORT"
 """A placeholder for the user to replace: an audit of folders has no address."""
+ANY_CONFIG: Final = "/dev/null"
+"""An empty properties file, which the user replaces where clients log in: an audit of folders does not know that."""
 THROTTLE_BYTES_S: Final = 50_000_000
 ELECTION: Final = "kafka-leader-election.sh"
 PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
@@ -39,6 +41,8 @@ COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and star
 UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica is shown to be right"
 SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text())
+ONCE_AGREED: Final = "# once the replicas agree: "
+"""Begins the lines that resume compaction, which is paused while a person decides."""
 UNDECIDED: Final = "undecided"
 
 
@@ -51,15 +55,19 @@ class Shell:
     """
 
     bootstrap: str = ANY_BROKER
-    config: str | None = None
+    config: str | None = ANY_CONFIG
     own_settings: Mapping[str, Mapping[str, str]] | None = None
 
     def variables(self) -> list[str]:
         """Return the commands that set variables."""
         return [
             f"BOOTSTRAP={shlex.quote(self.bootstrap)}",
-            *([] if self.config is None else [f"CONFIG={shlex.quote(self.config)}"]),
+            *([] if self.config is None else [f"CONFIG={shlex.quote(self.config)}{self._config_note}"]),
         ]
+
+    @property
+    def _config_note(self) -> str:
+        return "  # or a client's properties file, for SASL and TLS" if self.config == ANY_CONFIG else ""
 
     def call(self, tool: str, words: str) -> str:
         """Return the command that calls one of Kafka's tools."""
@@ -115,7 +123,8 @@ def with_advice(
     ``brokers``: the replicas of each partition, in the order of its assignment.
     """
     partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
-    return [_advised(with_consumers(finding), partitions[finding.place], shell or Shell()) for finding in findings]
+    shell = shell or Shell()
+    return [_advised(with_consumers(finding, shell), partitions[finding.place], shell) for finding in findings]
 
 
 def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]) -> _Partition:
@@ -137,16 +146,19 @@ def _advised(finding: Finding, partition: _Partition, shell: Shell) -> Finding:
     is_of_group = is_about_offsets(finding)
     remedies = SENTENCES["do-offsets" if is_of_group else "do"]
     commands = [shell.pause(partition.topic)]
+    resume = [f"{ONCE_AGREED}{command}" for command in shell.restore(partition.topic)]
     if finding.anomaly == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
         do, commands = SENTENCES["do"]["hanging"], [shell.call("kafka-transactions.sh", f"abort {at}")]
     elif not finding.decided:
         do = remedies[UNDECIDED]
+        commands += resume
     elif partition.is_decided and partition.leaders:
         do = remedies["recopy"]
         commands += _recopy(partition, finding.broker, partition.leaders[0], shell, is_of_group=is_of_group)
     else:
         do = remedies["no-leader"]
+        commands += resume
     means = _meaning(finding).format(**fields)
     return replace(finding, means=means, do=do.format(**fields), commands=(*shell.variables(), *commands))
 
@@ -207,7 +219,7 @@ def is_about_offsets(finding: Finding) -> bool:
     return finding.record is not None and finding.record.type == OFFSET_COMMIT
 
 
-def with_consumers(finding: Finding) -> Finding:
+def with_consumers(finding: Finding, shell: Shell) -> Finding:
     """Add to a finding about a committed offset ``consumers`` (a sentence) and ``commit`` (a line for a shell).
 
     ``commit`` is added only where the right offset is known, and a shell's line can show the names.
@@ -223,7 +235,7 @@ def with_consumers(finding: Finding) -> Finding:
         brokers = " or ".join(map(str, state.brokers))
         texts.append(f"with broker {brokers} as coordinator {_effect(state, offset, partition)}")
     consumers = f"group {escape(key['group'])}: {'; '.join(texts)}"
-    return replace(finding, record=replace(record, consumers=consumers, commit=_commit(key, offset)))
+    return replace(finding, record=replace(record, consumers=consumers, commit=_commit(key, offset, shell)))
 
 
 def _effect(state: ServedState, right_offset: int | None, partition: str) -> str:
@@ -240,11 +252,9 @@ def _effect(state: ServedState, right_offset: int | None, partition: str) -> str
     return f"{start}, and consumes {offsets_text(offset, right_offset)} again"
 
 
-def _commit(key: Mapping[str, str], offset: int | None) -> str | None:
+def _commit(key: Mapping[str, str], offset: int | None, shell: Shell) -> str | None:
     if offset is None or any(escape(name) != name or not name for name in (key["group"], key["topic"])):
         return None
     group, partition = shlex.quote(key["group"]), shlex.quote(f"{key['topic']}:{key['partition']}")
-    return (
-        f"kafka-consumer-groups.sh {BOOTSTRAP} --group {group} --topic {partition} --reset-offsets "
-        f"--to-offset {offset} --execute"
-    )
+    options = f"--group {group} --topic {partition} --reset-offsets --to-offset {offset} --execute"
+    return shell.call("kafka-consumer-groups.sh", options)

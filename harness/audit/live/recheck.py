@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from checkers.finding import BATCH, LIST
 from harness.audit.live.cluster import PATIENT, AuditedCluster
+from harness.audit.live.reading import FETCH_BYTES, PARTITIONS_A_REQUEST
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
-from harness.errors import HarnessError
 from harness.judge.finding import CheckerRow, Place, name_of, place_of
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
 
+PARTITION_BYTES: Final = 64 << 10
+"""Of an answer. A larger batch is sent where its partition is the first one with records."""
 Holders = Mapping[tuple[Place, bytes, int], Sequence[int]]
 """The brokers that had a disputed record, by partition, key and offset."""
 
@@ -64,28 +68,53 @@ def still_there(cluster: AuditedCluster, evidence: Iterable[DisputedItem]) -> se
 
     def ask(broker: int, caller: Connection) -> set[DisputedItem]:
         version = caller.ask(choose_fetch_version())
-        return {shown for shown in by_broker[broker] if _is_there(shown, caller, version)}
+        of_lists, of_logs = (
+            [shown for shown in by_broker[broker] if (shown.shown_by == LIST) == is_list] for is_list in (True, False)
+        )
+        return _look_up(caller, of_lists, READ_COMMITTED, version) | _look_up(
+            caller, of_logs, READ_UNCOMMITTED, version
+        )
 
     answers, errors = cluster.client.ask_all(by_broker, ask, PATIENT)
     unasked = {shown for broker in errors for shown in by_broker[broker]}
     return unasked.union(*answers.values())
 
 
-def _is_there(evidence: DisputedItem, broker: Connection, version: int) -> bool:
-    """Raises OSError where the broker is gone, `HarnessError` where it does not serve the replica."""
-    isolation = READ_COMMITTED if evidence.shown_by == LIST else READ_UNCOMMITTED
-    request = fetch({evidence.place: evidence.offset}, isolation=isolation, max_bytes=1, version=version)
-    answer = broker.ask(request)[evidence.place]
-    if answer == OUT_OF_RANGE:
-        return False
+def _look_up(broker: Connection, items: Iterable[DisputedItem], isolation: int, version: int) -> set[DisputedItem]:
+    """Return the items that the broker still shows, or refuses to show. Each request has an offset of each partition.
+
+    Raises OSError where the broker is gone.
+    """
+    waiting: dict[Place, dict[int, list[DisputedItem]]] = {}
+    for item in items:
+        waiting.setdefault(item.place, {}).setdefault(item.offset, []).append(item)
+    shown: set[DisputedItem] = set()
+    while waiting:
+        offsets = {place: next(iter(waiting[place])) for place in islice(waiting, PARTITIONS_A_REQUEST)}
+        request = fetch(
+            offsets, isolation=isolation, max_bytes=FETCH_BYTES, partition_max_bytes=PARTITION_BYTES, version=version
+        )
+        answers = broker.ask(request)
+        is_empty = not any(isinstance(answer, ReplicaState) and answer.records for answer in answers.values())
+        for place, answer in answers.items():
+            if isinstance(answer, ReplicaState) and not answer.records and not is_empty:
+                # Others used up the answer. The first partition is always answered.
+                continue
+            shown.update(item for item in waiting[place].pop(offsets[place]) if _is_shown(item, answer))
+            if not waiting[place]:
+                del waiting[place]
+    return shown
+
+
+def _is_shown(item: DisputedItem, answer: ReplicaState | str) -> bool:
     if not isinstance(answer, ReplicaState):
-        raise HarnessError(f"{name_of(evidence.place)} at offset {evidence.offset}: {answer}")
-    if evidence.shown_by == LIST:
-        return any(p == evidence.producer_id and first <= evidence.offset for p, first in answer.aborted)
-    source = f"Fetch answer of {name_of(evidence.place)}"
+        return answer != OUT_OF_RANGE
+    if item.shown_by == LIST:
+        return any(p == item.producer_id and first <= item.offset for p, first in answer.aborted)
+    source = f"Fetch answer of {name_of(item.place)}"
     for batch in until_cut(iter_batches(answer.records, source=source, verify_crc=False)):
-        if batch.base_offset <= evidence.offset <= batch.last_offset:
-            if evidence.shown_by == BATCH:
-                return batch.base_offset == evidence.offset
-            return any(record.offset == evidence.offset for record in iter_records(batch, source=source))
+        if batch.base_offset <= item.offset <= batch.last_offset:
+            if item.shown_by == BATCH:
+                return batch.base_offset == item.offset
+            return any(record.offset == item.offset for record in iter_records(batch, source=source))
     return False

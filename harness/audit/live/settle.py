@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
 """Tables whose rows brokers are asked about again."""
 GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"})
 """Tables with rows that stand for several records."""
+MOST_LOOKED_UP = 1_000
+"""The most differences of a partition about which brokers are asked again."""
 CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
 
 
@@ -63,15 +66,26 @@ def _settled(
     """Return a reading without the differences that went away, and the partitions to read again."""
     holders = holders_of(reading.rows[KEY_STATES])
     rows = [(name, row, items_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
-    shown = still_there({evidence for *_, every in rows for evidence in every})
+    counts: Counter[Place] = Counter()
+    looked_up = []
+    for item in rows:
+        counts[place_of(item[1])] += 1
+        if counts[place_of(item[1])] <= MOST_LOOKED_UP:
+            looked_up.append(item)
+    shown = still_there({evidence for *_, every in looked_up for evidence in every})
     remaining: dict[str, list[CheckerRow]] = {name: [] for name in DOUBTFUL_TABLES}
     doubtful = {place_of(row) for row in reading.rows["damaged"]}
-    for name, row, every in rows:
+    for name, row, every in looked_up:
         if not shown.isdisjoint(every):
             remaining[name].append(row)
         elif name in GROUPED_TABLES:
             doubtful.add(place_of(row))
-    return replace(reading, rows={**reading.rows, **remaining}), doubtful
+    unknown = dict(reading.unknown)
+    for place, count in counts.items():
+        if (left_out := count - MOST_LOOKED_UP) > 0:
+            text = f"{left_out:,} of {count:,} differences were not looked up again, and are not reported"
+            unknown[place] = (*unknown.get(place, ()), UnknownReason("not-looked-up", text))
+    return replace(reading, rows={**reading.rows, **remaining}, unknown=unknown), doubtful
 
 
 def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection[Place]) -> CheckedReading:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from harness.audit.explain.advice import Shell
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.json_codec import to_json
 from harness.judge.finding import brokers_text, name_of
@@ -149,15 +150,15 @@ def rows(plan: RepairPlan, result: RepairResult) -> list[RepairedPartition]:
     return by_partition
 
 
-def show_result(out: Terminal, plan: RepairPlan, result: RepairResult, code: int) -> None:
-    """Print the result of a repair."""
+def show_result(out: Terminal, plan: RepairPlan, result: RepairResult, code: int, shell: Shell) -> None:
+    """Print the result of a repair. ``shell``: for the commands that commit offsets."""
     if table := [(name_of(row.partition), row.before, row.after, row.why or "") for row in rows(plan, result)]:
         out.table(Table(("partition", "before", "after", "why"), table))
     repaired = {outcome.partition for outcome in result.outcomes if outcome.why is None}
     for task in plan.tasks:
         if task.partition in repaired and task.groups:
             out.line(f"{name_of(task.partition)}: check the offsets of groups {', '.join(task.groups)}")
-            for command in task.commits:
+            for command in (*shell.variables(), *task.commits) if task.commits else ():
                 out.line(f"  {command}")
     numbers = figures(result)
     if numbers["partitions_per_minute"] is not None:
