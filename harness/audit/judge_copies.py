@@ -150,7 +150,10 @@ def context_of_copies(copies: Copies) -> AuditContext:
     """Return the context of copies: from their metadata log, where there is one."""
     cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
     target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
-    return AuditContext(target, evidence_of_log(copies.metadata, {copy.place for copy in copies.replicas}))
+    metadata = copies.metadata
+    own = None if metadata is None else {topic: metadata.settings.get(topic, {}) for topic in metadata.topics}
+    evidence = evidence_of_log(metadata, {copy.place for copy in copies.replicas})
+    return AuditContext(target, evidence, shell=Shell(own_settings=own))
 
 
 def assemble(

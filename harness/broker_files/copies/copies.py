@@ -137,7 +137,8 @@ def _compacted(
     Kafka's internal topics are compacted. Raises `UsageError` if no topic is known to be compacted.
     """
     metadata = read_metadata_logs(metadata_logs, ()).metadata
-    policies = {} if metadata is None else metadata.cleanup_policies
+    settings = {} if metadata is None else metadata.settings
+    policies = {topic: own["cleanup.policy"] for topic, own in settings.items() if "cleanup.policy" in own}
     cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
     topics = {
         topic

@@ -21,8 +21,8 @@ _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
 _UNCHANGED_LEADER = -2
 """``NO_LEADER_CHANGE``: a PartitionChangeRecord changes neither leader nor leader epoch."""
-_CLEANUP_POLICY = (2, "cleanup.policy")
-"""``ConfigResource.Type.TOPIC``, and the setting's name."""
+_TOPIC_RESOURCE = 2
+"""``ConfigResource.Type.TOPIC``."""
 _MIGRATING = uuid_text(None)
 """``DirectoryId.MIGRATING``: the directory of a replica is unknown."""
 
@@ -72,8 +72,7 @@ class ClusterMetadata:
 
     ``source``: the folder of the copy that ends last. ``histories``: by topic and partition, of the last topic of each
     name. ``topics``: the topics that exist at the end. ``registrations``: by broker, the metadata offsets at which a
-    process of the broker first registered, which are its broker epochs. ``cleanup_policies``: by topic, explicit
-    policies at the end.
+    process of the broker first registered, which are its broker epochs. ``settings``: by topic, its own ones at the end.
     """
 
     source: Path
@@ -82,7 +81,7 @@ class ClusterMetadata:
     topics: frozenset[str]
     start_offset: int
     end_offset: int
-    cleanup_policies: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -99,7 +98,7 @@ class MetadataReplay:
     last_ids: dict[str, str] = field(default_factory=dict)
     states: dict[tuple[str, int], list[PartitionState]] = field(default_factory=dict)
     registrations: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    cleanup_policies: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def apply(self, message: Message) -> None:
         """Replay a record. Changes of an unknown partition are left out: the log may begin after its creation."""
@@ -113,10 +112,11 @@ class MetadataReplay:
                 if self.existing.get(name) == fields["topic_id"]:
                     del self.existing[name]
                     # The settings are deleted with the topic (``ConfigurationControlManager.deleteTopicConfigs``).
-                    self.cleanup_policies.pop(name, None)
-            case RecordType.CONFIG if (fields["resource_type"], fields["name"]) == _CLEANUP_POLICY:
-                self.cleanup_policies.pop(fields["resource_name"], None)
-                self.cleanup_policies |= {} if fields["value"] is None else {fields["resource_name"]: fields["value"]}
+                    self.settings.pop(name, None)
+            case RecordType.CONFIG if fields["resource_type"] == _TOPIC_RESOURCE:
+                own = self.settings.setdefault(fields["resource_name"], {})
+                own.pop(fields["name"], None)
+                own |= {} if fields["value"] is None else {fields["name"]: fields["value"]}
             case RecordType.PARTITION:
                 name = self.names.get(fields["topic_id"], "")
                 if name and (self.topics is None or name in self.topics):

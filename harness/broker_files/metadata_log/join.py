@@ -127,7 +127,7 @@ def _replayed(
         topics=frozenset(replayed.existing),
         start_offset=start_offset,
         end_offset=last.end_offset,
-        cleanup_policies=replayed.cleanup_policies,
+        settings=replayed.settings,
     )
 
 
