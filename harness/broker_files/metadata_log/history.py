@@ -72,7 +72,7 @@ class ClusterMetadata:
 
     ``source``: the folder of the copy that ends last. ``histories``: by topic and partition, of the last topic of each
     name. ``topics``: the topics that exist at the end. ``registrations``: by broker, the metadata offsets at which a
-    process of the broker first registered, which are its broker epochs. ``settings``: by topic, its own ones at the end.
+    process of the broker first registered, which are its broker epochs. ``settings``: of each topic itself, at the end.
     """
 
     source: Path
