@@ -53,6 +53,8 @@ CONTINUED: Final = "\n    "
 """A line break within a message: the next line cannot be mistaken for a separate message."""
 
 _UNSEEN: Final = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in UNSEEN) + "]")
+_HEX: Final = "[0-9a-fA-F]"
+_ESCAPED: Final = re.compile(rf"\\(?:x(?P<byte>{_HEX}{{2}})|u(?P<short>{_HEX}{{4}})|U(?P<long>{_HEX}{{8}})|\\|)")
 _DEL: Final = "\x7f"
 
 
@@ -60,6 +62,21 @@ def escape(value: str | bytes) -> str:
     """Return one value as a part of a sentence, unambiguous: two values never look the same."""
     text = value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
     return visible(text.replace("\\", "\\\\"))
+
+
+def unescape(text: str) -> bytes:
+    """Return the value that `escape` writes as this text. Raises ValueError for a backslash that begins no escape."""
+
+    def character(match: re.Match[str]) -> str:
+        digits = match["byte"] or match["short"] or match["long"]
+        if digits is None:
+            if len(match[0]) == 1:
+                raise ValueError(r"write a backslash as \\, and a byte as \xff")
+            return "\\"
+        code = int(digits, 16)
+        return chr(code + 0xDC00 if match["byte"] and code > 0x7F else code)  # noqa: PLR2004  (as in `_written`)
+
+    return _ESCAPED.sub(character, text).encode(errors="surrogateescape")
 
 
 def visible(text: str, *, line_break: str = r"\x0a") -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from checkers.evidence.tables import REPLICA, Evidence, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import Judged, judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
+from harness.audit.cleaning import uncleaned_notes
 from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
 from harness.audit.explain.impact import with_impact
@@ -287,4 +288,5 @@ def audit_disk(
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])
+            copies = replace(copies, notes=(*copies.notes, *uncleaned_notes(copies, rows["replicas"])))
             return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})

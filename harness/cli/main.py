@@ -15,6 +15,7 @@ import cloup
 
 from harness import DISTRIBUTION
 from harness.cli.audit import audit
+from harness.cli.audit_key import key
 from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
@@ -50,6 +51,7 @@ def cli(context: click.Context) -> None:
     context.default_map = default_map(cli, read_config_file())
 
 
+audit.add_command(key)
 COMMANDS = (run, check, compare, nightly, explore, soak, conform, report, serve, audit, repair, gate, guard)
 for subcommand in (*COMMANDS, doctor, clean, images, *LISTS):
     cli.add_command(subcommand)

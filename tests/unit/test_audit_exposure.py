@@ -9,6 +9,7 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS
 
+from harness.audit.cleaning import RemovalSettings, read_settings
 from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
 from harness.audit.live.broker_reports import NOTHING_SEEN
 from harness.audit.live.exposure import (
@@ -17,12 +18,10 @@ from harness.audit.live.exposure import (
     Exposure,
     ExposureKind,
     Level,
-    RemovalSettings,
     ReplicaExposure,
     exposure,
     judge_copy,
     judge_lag,
-    read_settings,
 )
 from harness.audit.live.lags import BYTES, MARKER, OFFSETS, TOMBSTONES, CopyProgress, Lag, NextRemoval, next_removal
 from harness.audit.live.prefilter import prefilter

@@ -18,11 +18,11 @@ be the longest that brokers allow by default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 
+from harness.audit.cleaning import RemovalSettings, duration_text, read_settings, time_text
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.lags import (
     CopyProgress,
@@ -44,7 +44,6 @@ DEFAULT_MAX_TIMEOUT_MS = 900_000
 GRACE_MS = 60_000
 """For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
 ONE_BATCH_BYTES = 1
-UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
 FROM_THE_FIRST_MINUTE = (
     "exposed from the first minute, whatever the retention: where leadership moves before it has copied all, to a"
     " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
@@ -78,23 +77,6 @@ class Level(IntEnum):
     def label(self) -> str:
         """The printed form."""
         return self.name.lower().replace("_", " ")
-
-
-@dataclass(frozen=True)
-class RemovalSettings:
-    """Settings that delay the removal of tombstones and markers: milliseconds, a ratio from 0 to 1. None: unknown."""
-
-    delete_retention_ms: int | None
-    min_compaction_lag_ms: int | None
-    segment_ms: int | None
-    min_cleanable_dirty_ratio: float | None
-
-    @property
-    def window_ms(self) -> int | None:
-        """The least time that a tombstone or marker stays; None where the retention is unknown."""
-        if self.delete_retention_ms is None:
-            return None
-        return (self.min_compaction_lag_ms or 0) + self.delete_retention_ms
 
 
 @dataclass(frozen=True)
@@ -169,15 +151,6 @@ def exposure(cluster: AuditedCluster) -> Exposure:
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
-def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
-    """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
-    values = settings or {}
-    names = ("delete.retention.ms", "min.compaction.lag.ms", "segment.ms")
-    retention, lag, segment = (int(values[name]) if values.get(name) else None for name in names)
-    ratio = values.get("min.cleanable.dirty.ratio")
-    return RemovalSettings(retention, lag, segment, float(ratio) if ratio else None)
-
-
 def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
     name, window_ms, first = name_of(lag.partition), settings.window_ms, next(iter(lag.missing or ()), None)
@@ -201,7 +174,7 @@ def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposu
         if window_ms is not None and behind_ms >= window_ms:
             level = Level.TOO_LATE
     if at_stake is not None:
-        time = _time(at_stake.removable_at_ms)
+        time = time_text(at_stake.removable_at_ms)
         facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
     sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
     place = ExposureKind.AWAY, lag.broker, *lag.partition
@@ -224,7 +197,7 @@ def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure
         advice = _advice(level, window_ms)
     else:
         took_s, remaining_s = copy.done / copy.pace_s, max(copy.total - copy.done, 0) / copy.pace_s
-        durations = f"about {_duration(took_s)} so far and {_duration(remaining_s)} to go"
+        durations = f"about {duration_text(took_s)} so far and {duration_text(remaining_s)} to go"
         facts += f": {copy.done} of {copy.total} {copy.unit}, {durations}"
         if window_ms is not None and took_s * 1000 >= window_ms:
             level = Level.TOO_LATE
@@ -253,7 +226,7 @@ def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterat
             ago = _ago(since_ms, open_ms, "its coordinator's clock" if by_coordinator else "producers' clocks")
             facts = (
                 f"broker {broker} holds the transaction of producer {transaction.producer_id} open in {name_of(tp)}"
-                f" since {ago}, and a transaction is aborted after {_duration(timeout_ms / 1000)}"
+                f" since {ago}, and a transaction is aborted after {duration_text(timeout_ms / 1000)}"
             )
         else:
             continue
@@ -300,19 +273,8 @@ def _advice(level: Level, window_ms: int | None) -> str:
 def _retention_text(window_ms: int | None) -> str:
     if window_ms is None:
         return "the retention of tombstones and markers is unknown"
-    return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
+    return f"tombstones and markers stay for at least {duration_text(window_ms / 1000)}"
 
 
 def _ago(time_ms: int, passed_ms: float, clock: str) -> str:
-    return f"{_time(time_ms)} ({_duration(passed_ms / 1000)} ago, by {clock})"
-
-
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _duration(seconds: float) -> str:
-    for unit, unit_s in UNITS_S.items():
-        if seconds >= unit_s * 2:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.1f} s"
+    return f"{time_text(time_ms)} ({duration_text(passed_ms / 1000)} ago, by {clock})"

@@ -94,7 +94,7 @@ def spool(
     lengths = {replica: _length(seen[replica], span) for replica, span in spans.items()}
     sizes = _sizes(cluster, statuses, lengths)
     raise_if_full(folder.path, sum(sizes.values()))
-    progress = _Progress(sizes, lengths, options)
+    progress = ReadingProgress(sizes, lengths, options)
     readings = {
         replica: ReplicaReading(
             replica[1],
@@ -106,7 +106,7 @@ def spool(
     }
     try:
         with ExitStack() as stack:
-            _read_all(cluster, readings, progress, stack)
+            read_all(cluster, readings, progress, stack)
         for replica, reading in readings.items():
             if reading.failure is None and reading.state is not None:
                 _store_state(_replica_folder(folder, replica), reading)
@@ -126,10 +126,13 @@ def bound_of(replicas: Collection[ReplicaStatus]) -> int:
     return min(*ends, max(status.high_watermark for status in replicas))
 
 
-def _read_all(
-    cluster: AuditedCluster, readings: Mapping[Replica, ReplicaReading], progress: _Progress, stack: ExitStack
+def read_all(
+    cluster: AuditedCluster, readings: Mapping[Replica, ReplicaReading], progress: ReadingProgress, stack: ExitStack
 ) -> None:
-    """Read to the bounds on all brokers; then on all brokers to the high watermarks, and ask for the states."""
+    """Read to the bounds on all brokers; then on all brokers to the high watermarks, and ask for the states.
+
+    ``stack`` closes the connections. A replica that cannot be read gets a ``failure``.
+    """
     by_broker: dict[int, list[ReplicaReading]] = {}
     for (broker, _), reading in readings.items():
         by_broker.setdefault(broker, []).append(reading)
@@ -162,7 +165,7 @@ def _read_all(
     on_all(lambda reader, mine: reader.finish(mine, ends))
 
 
-def _reader(connection: Connection, cluster: AuditedCluster, progress: _Progress) -> BrokerReader:
+def _reader(connection: Connection, cluster: AuditedCluster, progress: ReadingProgress) -> BrokerReader:
     limit = progress.options.limit
     fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
     version = connection.ask(choose_fetch_version())
@@ -192,7 +195,7 @@ def copies_of(
     return Copies(run_id, tuple(replicas), coordinator_answers=files, served=True)
 
 
-class _Progress:
+class ReadingProgress:
     """The progress of all readers, in bytes on the brokers' disks, and their waits for the rate limit.
 
     The progress counts offsets, in which cleaning leaves gaps, where a broker does not report sizes. Once
@@ -222,7 +225,7 @@ class _Progress:
             raise HarnessError("reading was ended")
 
 
-def _writer(folder: Path, start: int, progress: _Progress) -> Write:
+def _writer(folder: Path, start: int, progress: ReadingProgress) -> Write:
     pieces, passed = Pieces(folder, progress.options.piece_bytes), start
 
     def write(base_offset: int, batches: memoryview, next_offset: int) -> None:

@@ -142,9 +142,9 @@ def _check_servers(text: str) -> None:
     parse_bootstrap(text)
 
 
-def bootstrap_option(*, required: bool = True) -> Callable[[Callback], Callback]:
-    """Return ``--bootstrap-server``. A group of commands checks it by itself: its subcommands have their own."""
-    text = "One broker or several to begin with." + ("" if required else "  [required]")
+def bootstrap_option(*, required: bool = True, note: str = "  [required]") -> Callable[[Callback], Callback]:
+    """Return ``--bootstrap-server``. A command that checks it by itself has a ``note`` in its help."""
+    text = "One broker or several to begin with." + ("" if required else note)
     servers = Text(_check_servers, metavar="HOST:PORT,…")
     return CLUSTER.option("--bootstrap-server", servers, text, name="bootstrap", required=required)
 

@@ -1,0 +1,195 @@
+"""The work of a replica's log cleaner, by the files of its disk: what is dirty, and since when a pass is due.
+
+Sources: ``LogCleanerManager.cleanableOffsets`` (a pass ends before the last stable offset, the active segment, and the
+first segment with a record younger than ``min.compaction.lag.ms``), ``LogToClean`` (the dirty ratio, of whole
+segments), ``grabFilthiestCompactedLog`` and ``maxCompactionDelay`` (a pass begins above ``min.cleanable.dirty.ratio``,
+or when the oldest dirty segment is older than ``max.compaction.lag.ms``, KIP-354).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from checkers.evidence.copies import replica_facts
+from harness.broker_files.copies.selection import is_compacted
+from harness.broker_files.segments.batches import HEADER, MAGIC
+from harness.judge.finding import CheckerRow, name_of, place_of
+
+if TYPE_CHECKING:
+    from harness.broker_files.copies.copies import Copies, ReplicaCopy
+
+OVERDUE_MS: Final = 3_600_000
+"""A cleaner with thousands of partitions may begin a pass late. A partition that waits for longer is reported."""
+ASSUMED_RATIO: Final = 0.9
+"""Where the copies do not show the topic's own ratio: more than any sensible default of a broker."""
+UNITS_S: Final = {"days": 86_400, "h": 3_600, "min": 60}
+_MAX_TIMESTAMP, _MAGIC_AT = 8, 16
+"""The field in `HEADER`; the byte of the magic."""
+ACTIVE, STABLE, YOUNG = "the active segment", "the last stable offset", "min.compaction.lag.ms"
+
+
+@dataclass(frozen=True)
+class RemovalSettings:
+    """Settings that delay the removal of records: milliseconds, a ratio from 0 to 1. None: unknown."""
+
+    delete_retention_ms: int | None
+    min_compaction_lag_ms: int | None
+    segment_ms: int | None
+    min_cleanable_dirty_ratio: float | None
+    max_compaction_lag_ms: int | None = None
+
+    @property
+    def window_ms(self) -> int | None:
+        """The least time that a tombstone or marker stays; None where the retention is unknown."""
+        if self.delete_retention_ms is None:
+            return None
+        return (self.min_compaction_lag_ms or 0) + self.delete_retention_ms
+
+
+def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
+    """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
+    values = settings or {}
+    names = ("delete.retention.ms", "min.compaction.lag.ms", "segment.ms", "max.compaction.lag.ms")
+    retention, lag, segment, most_lag = (int(values[name]) if values.get(name) else None for name in names)
+    ratio = values.get("min.cleanable.dirty.ratio")
+    return RemovalSettings(retention, lag, segment, float(ratio) if ratio else None, most_lag)
+
+
+@dataclass(frozen=True)
+class SegmentHead:
+    """A segment; ``first_ms``: the largest timestamp of its first batch, -1 without a batch."""
+
+    base_offset: int
+    size_bytes: int
+    first_ms: int
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """A cleaner's work on one replica.
+
+    ``dirty_offset``: the first offset that no pass has cleaned. ``end``: the first offset that no pass may clean now,
+    because of ``held_by``; the segment after that begins at ``held_ms``. ``due_ms``: since when a pass is due; None
+    where none is. ``now_ms``: the newest time at which a segment begins: the disk was copied later.
+    """
+
+    dirty_offset: int
+    end: int
+    held_by: str
+    held_ms: int
+    dirty_bytes: int
+    ratio: float
+    due_ms: int | None
+    now_ms: int
+
+
+def cleaning(
+    segments: Sequence[SegmentHead], checkpoint: int | None, log_start: int, stable_end: int, settings: RemovalSettings
+) -> Cleaning:
+    """Return the work of a cleaner, by `SegmentHead` of every segment and the ``cleaner-offset-checkpoint``.
+
+    ``checkpoint``: None for a partition that was never cleaned. A segment counts as young until the next segment
+    begins: timestamps inside segments are not read.
+    """
+    pairs, now_ms = list(pairwise(segments)), max(segment.first_ms for segment in segments)
+    dirty = max(log_start, checkpoint or 0)
+    lag_ms = settings.min_compaction_lag_ms or 0
+    young = [s for s, after in pairs if lag_ms and s.base_offset >= dirty and after.first_ms > now_ms - lag_ms]
+    bounds = [(segments[-1].base_offset, ACTIVE), (stable_end, STABLE), *((s.base_offset, YOUNG) for s in young[:1])]
+    end, held_by = min(bounds)
+    # A pass cleans whole segments, up to the segment that has the end.
+    last = max((s.base_offset for s in segments if s.base_offset <= end), default=log_start)
+    work = [(s, after.first_ms) for s, after in pairs if after.base_offset > dirty and s.base_offset < last]
+    sizes = list(accumulate(segment.size_bytes for segment, _ in work))
+    clean_bytes, dirty_bytes = sum(s.size_bytes for s, _ in pairs if s.base_offset < dirty), (sizes or [0])[-1]
+    threshold = ASSUMED_RATIO if settings.min_cleanable_dirty_ratio is None else settings.min_cleanable_dirty_ratio
+    due = [
+        rolled_ms for (_, rolled_ms), size in zip(work, sizes, strict=True) if size > threshold * (clean_bytes + size)
+    ][:1]
+    if work and settings.max_compaction_lag_ms is not None:
+        due.append(min(segment.first_ms for segment, _ in work) + settings.max_compaction_lag_ms)
+    return Cleaning(
+        dirty,
+        max(dirty, end),
+        held_by,
+        held_ms=next((s.first_ms for s in segments if s.base_offset >= end), now_ms),
+        dirty_bytes=dirty_bytes,
+        ratio=dirty_bytes / max(clean_bytes + dirty_bytes, 1),
+        due_ms=min((time for time in due if 0 < time <= now_ms), default=None),
+        now_ms=now_ms,
+    )
+
+
+def cleaning_of(copy: ReplicaCopy, stable_end: int, settings: RemovalSettings) -> Cleaning | None:
+    """Return the work of a copied replica's cleaner; None without ``cleaner-offset-checkpoint``. Raises OSError."""
+    checkpoint = copy.folder.parent / "cleaner-offset-checkpoint"
+    if not checkpoint.exists():
+        return None
+    facts = replica_facts(copy.folder)
+    segments = [
+        SegmentHead(segment.base_offset, path.stat().st_size, _first_ms(path))
+        for segment, path in zip(copy.segments, copy.logs, strict=True)
+    ]
+    return cleaning(segments, facts["cleaner_offset"], facts["log_start"] or 0, stable_end, settings)
+
+
+def _first_ms(path: Path) -> int:
+    with path.open("rb") as file:
+        header = file.read(HEADER.size)
+    if len(header) < HEADER.size or header[_MAGIC_AT] != MAGIC:
+        return -1
+    return int(HEADER.unpack(header)[_MAX_TIMESTAMP])
+
+
+def uncleaned_notes(copies: Copies, replicas: Iterable[CheckerRow]) -> Iterator[str]:
+    """Yield a sentence for each copied replica that its cleaner has not cleaned for `OVERDUE_MS`.
+
+    ``replicas``: broker, place and ``stable_end`` of replicas that were read. Settings are those of the topic itself,
+    in the metadata log. Without the log, partitions count as compacted that a cleaner has cleaned before.
+    """
+    own = {} if copies.metadata is None else copies.metadata.topic_settings
+    ends = {(row["broker"], place_of(row)): row["stable_end"] for row in replicas}
+    for copy in copies.replicas:
+        values, end = own.get(copy.topic, {}), ends.get((copy.broker, copy.place))
+        was_cleaned = copies.metadata is None and replica_facts(copy.folder)["cleaner_offset"] is not None
+        if end is None or not (was_cleaned or is_compacted(copy.topic, values.get("cleanup.policy"))):
+            continue
+        work = cleaning_of(copy, end, read_settings(values))
+        if work is not None and (problem := problem_of(work)):
+            yield f"broker {copy.broker} no longer cleans {name_of(copy.place)}: {problem}"
+
+
+def problem_of(work: Cleaning) -> str | None:
+    """Return why a replica is not cleaned; None where its cleaner is not late, or nothing shows that it is."""
+    dirty = f"its dirty offset is {work.dirty_offset}"
+    if work.due_ms is not None and work.now_ms - work.due_ms > OVERDUE_MS:
+        return (
+            f"{dirty}, {work.dirty_bytes:,} bytes are dirty (ratio {work.ratio:.2f}), and a pass is due since"
+            f" {time_text(work.due_ms)}, {duration_text((work.now_ms - work.due_ms) / 1000)} before the newest segment."
+            " Its cleaner died or has marked the partition as uncleanable (search log-cleaner.log for 'uncleanable' and"
+            " 'ERROR'; a restart of the broker ends both), or the broker was down until shortly before the copy"
+        )
+    if work.held_by == STABLE and work.now_ms - work.held_ms > OVERDUE_MS:
+        return (
+            f"{dirty}, and a transaction that is open from offset {work.end} on holds the cleaner there, for at least"
+            f" {duration_text((work.now_ms - work.held_ms) / 1000)} of records"
+        )
+    return None
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time for people, in seconds and UTC."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for people, in the largest unit of which it has two."""
+    for unit, unit_s in UNITS_S.items():
+        if seconds >= unit_s * 2:
+            return f"{seconds / unit_s:.1f} {unit}"
+    return f"{seconds:.1f} s"

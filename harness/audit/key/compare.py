@@ -1,0 +1,96 @@
+"""Compares what replicas serve for one key, by the rules of the checkers.
+
+Sources: `checkers.anomalies` (two replicas give a transaction different outcomes, or one replica still has open what
+another has ended), `checkers.replay.truth` (up to the bound, the newest committed record of a key is missing on a
+replica, or a replica serves a value that another replica has deleted). Legal are a tombstone or a superseded value that
+another replica has removed, and offsets before a log start offset.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
+from harness.audit.key.log import KeyRecord, KeyReplica
+from harness.judge.finding import brokers_text
+
+
+@dataclass
+class Comparison:
+    """``differences``: those that no cleaner may cause. ``doubts``: why more may differ. Each is a sentence."""
+
+    differences: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+def compare(replicas: Sequence[KeyReplica]) -> Comparison:
+    """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end."""
+    if not replicas:
+        return Comparison(doubts=["no replica was read"])
+    bound = min(max(r.high_watermark for r in replicas), *(r.log.end for r in replicas))
+    result = Comparison()
+    if len(replicas) == 1:
+        result.doubts.append(f"only the replica of broker {replicas[0].broker} was read")
+    result.doubts += [
+        f"broker {replica.broker} has records in a format from before Kafka 0.11, which were not read"
+        for replica in replicas
+        if replica.log.has_old_format
+    ]
+    _compare_outcomes(replicas, bound, result)
+    newest = {replica.broker: replica.newest(bound) for replica in replicas}
+    last = max((record for record in newest.values() if record is not None), key=lambda r: r.offset, default=None)
+    if last is not None:
+        having = [broker for broker, record in newest.items() if record is not None and record.offset == last.offset]
+        for replica in replicas:
+            _compare_newest(replica, last, having, bound, result)
+    return result
+
+
+def _compare_outcomes(replicas: Sequence[KeyReplica], bound: int, result: Comparison) -> None:
+    held: dict[int, list[tuple[KeyReplica, KeyRecord]]] = defaultdict(list)
+    for replica in replicas:
+        for record in replica.log.records:
+            if record.offset < bound:
+                held[record.offset].append((replica, record))
+    for offset, copies in sorted(held.items()):
+        brokers = {
+            outcome: [replica.broker for replica, record in copies if record.outcome == outcome]
+            for outcome in {record.outcome for _, record in copies}
+        }
+        if len({record.leader_epoch for _, record in copies}) > 1:
+            result.doubts.append(f"offset {offset}: replicas have records of different leader epochs")
+        elif len(brokers) > 1:
+            ends = [record.ended_at for _, record in copies if record.ended_at is not None]
+            text = " and ".join(f"{outcome} on {brokers_text(brokers[outcome])}" for outcome in sorted(brokers))
+            short = [replica for replica, record in copies if record.outcome == OPEN and replica.log.end <= min(ends)]
+            if short and brokers.keys() != {ABORTED, COMMITTED, OPEN}:
+                result.doubts.append(f"offset {offset}: {text}, and its log ends before the marker at {min(ends)}")
+            else:
+                result.differences.append(f"offset {offset}: {text}")
+
+
+def _compare_newest(replica: KeyReplica, last: KeyRecord, having: list[int], bound: int, result: Comparison) -> None:
+    offset, log, mine = last.offset, replica.log, replica.newest(bound)
+    is_here = any(record.offset == offset for record in log.records)
+    if is_here or offset < log.log_start or (mine is None and last.value is None):
+        return
+    text = (
+        f"{brokers_text([replica.broker])} serves {state_text(mine)}, and has nothing at offset {offset}, where"
+        f" {brokers_text(having)} {'serve' if len(having) > 1 else 'serves'} {state_text(last)}"
+    )
+    whole = log.whole_from <= bound if replica.is_complete is None else replica.is_complete
+    if any(record.offset >= bound and record.outcome != ABORTED for record in log.records):
+        result.doubts.append(f"{text}; it has newer records of the key, beyond offset {bound}, to which all were read")
+    elif whole or mine is not None:
+        result.differences.append(text)
+    else:
+        result.doubts.append(f"{text}; it was cleaned beyond offset {bound}, to which all were read")
+
+
+def state_text(record: KeyRecord | None) -> str:
+    """Return a phrase for what a replica serves."""
+    if record is None:
+        return "no record"
+    return f"{'a delete' if record.value is None else 'the value'} of offset {record.offset}"

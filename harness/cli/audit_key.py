@@ -1,0 +1,133 @@
+"""The command ``harness audit key``."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shlex
+from contextlib import closing
+from pathlib import Path
+
+from harness.cli.audit import AUDITED, broker_folder, parse_brokers
+from harness.cli.options import common
+from harness.cli.options.parameters import TOPIC, Text, is_number
+from harness.console import JSON, ConsoleProgress
+from harness.errors import UsageError
+from harness.escape import unescape
+from harness.json_codec import to_json
+from harness.suggest import quoted
+from harness.terminal import stdout
+
+BASE64 = "base64:"
+MOST_PARTITION = 2**31 - 1
+
+
+def parse_key(text: str) -> bytes:
+    """Return the bytes of a key as commands print it, or after ``base64:``. Raises `UsageError`."""
+    try:
+        if text.startswith(BASE64):
+            return base64.b64decode(text.removeprefix(BASE64), validate=True)
+        return unescape(text)
+    except (ValueError, binascii.Error) as error:
+        raise UsageError(f"{quoted(text)}: {error}") from error
+
+
+def parse_number(text: str) -> int:
+    """Return a partition's number. Raises `UsageError`."""
+    if not is_number(text, MOST_PARTITION):
+        raise UsageError(f"{quoted(text)}: give a partition's number, such as 0")
+    return int(text)
+
+
+@common.command(
+    "harness audit key --bootstrap-server kafka-1:9092 --topic orders --key customer-17",
+    r"harness audit key --bootstrap-server kafka-1:9092 --topic orders --key '\x00\xff' --all-partitions",
+    "harness audit key --broker 1=/copy/broker-1 --broker 2=/copy/broker-2 --topic orders --key base64:AP8=",
+)
+@AUDITED.option("--topic", TOPIC, "The topic.", name="topics", multiple=True, required=True)
+@AUDITED.option(
+    "--key",
+    Text(parse_key, metavar="KEY"),
+    r"The key as text, with bytes as \xff and a backslash as \\, as commands print it; or base64:….",
+    required=True,
+)
+@AUDITED.option(
+    "--partition",
+    Text(parse_number, metavar="N"),
+    "A partition to read; repeatable.  [default: those to which Java clients and librdkafka write the key; of copies,"
+    " and of internal topics, all]",
+    name="partitions",
+    multiple=True,
+)
+@AUDITED.flag("--all-partitions", "Read every partition, whatever wrote the key.")
+@AUDITED.option(
+    "--broker",
+    Text(broker_folder, metavar="ID=DIR"),
+    "A broker's log directory, or a partition's folder, copied from it; repeatable. In place of --bootstrap-server.",
+    name="brokers",
+    multiple=True,
+)
+@common.bootstrap_option(required=False, note="  [this, or --broker]")
+@common.config_option
+def key(  # noqa: PLR0917
+    topics: tuple[str, ...],
+    key: str,
+    partitions: tuple[str, ...],
+    brokers: tuple[str, ...],
+    bootstrap: str | None,
+    config: Path | None,
+    output: str,
+    *,
+    all_partitions: bool,
+) -> int:
+    """Show what each replica holds for one key, why it is served or not, and when cleaning may remove it.
+
+    Answers "why is my delete still there?" and "why is it back?". Reads whole replicas of the key's partitions, and
+    keeps the key's records alone. Only reads; needs Read and DescribeConfigs on the topic.
+
+    Exit codes: 0 the replicas agree, 1 they differ as no cleaner may cause, 2 unknown, 254 arguments that cannot be
+    used, 255 failed.
+    """
+    from harness.audit.key.show import exit_code, key_json, show_key  # noqa: PLC0415  (slow imports, where needed)
+    from harness.audit.live.cluster import GLOB, client_of, describe  # noqa: PLC0415
+
+    if len(topics) > 1 or GLOB & set(topics[0]):
+        raise UsageError("--topic: give the name of one topic")
+    if partitions and all_partitions:
+        raise UsageError("give --partition or --all-partitions, not both")
+    if (brokers and "bootstrap" in common.options_given()) or not (brokers or bootstrap):
+        raise UsageError("give --bootstrap-server, or --broker ID=DIR for copies")
+    topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, partitions))
+    where = f"disk {shlex.join(f'--broker={text}' for text in brokers)}"
+    notes: tuple[str, ...]
+    with closing(ConsoleProgress()) as progress:
+        if brokers:
+            from harness.audit.key.read import read_copies  # noqa: PLC0415
+
+            read, notes = read_copies(parse_brokers(brokers, {}), topic, content, numbers)
+        else:
+            from harness.audit.key.read import read_live, usual_partitions  # noqa: PLC0415
+
+            progress.stage("ask the cluster")
+            cluster = describe(client_of(common.addresses(bootstrap or "", config)), [topic])
+            every, notes = sorted(cluster.state.topics[topic].partitions), cluster.notes
+            if missing := set(numbers) - set(every):
+                raise UsageError(f"--partition {min(missing)}: {topic} has the partitions 0 to {len(every) - 1}")
+            is_guessed = not (numbers or all_partitions or topic.startswith("__"))
+            chosen = numbers or (usual_partitions(content, len(every)) if is_guessed else every)
+            progress.stage(f"read {len(chosen)} of {len(every)} partitions")
+            read = read_live(cluster, content, [(topic, number) for number in chosen])
+            if is_guessed and len(chosen) < len(every) and not any(r.log.count for p in read for r in p.replicas):
+                notes += ("no record in the partitions of the usual partitioners: try --all-partitions",)
+            login = ["--command-config", str(config)] if config else []
+            where = shlex.join(["live", "--bootstrap-server", bootstrap or "", *login])
+    code = exit_code(read)
+    if output == JSON:
+        fields = {"topic": topic, "key": to_json(content), "exit_code": code, "partitions": key_json(read)}
+        stdout().json(common.envelope(**fields, notes=list(notes)))
+        return code
+    show_key(stdout(), content, read, f"harness audit {where} --topic {topic} --verbose")
+    for note in notes:
+        stdout().line(f"note: {note}")
+    stdout().line(f"(exit code {code})")
+    return code
