@@ -8,6 +8,7 @@ or when the oldest dirty segment is older than ``max.compaction.lag.ms``, KIP-35
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,11 +63,15 @@ def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
 
 @dataclass(frozen=True)
 class SegmentHead:
-    """A segment; ``first_ms``: the largest timestamp of its first batch, -1 without a batch."""
+    """A segment. ``first_ms``: the largest timestamp of its first batch, -1 without a batch.
+
+    ``modified_ms``: of the last append to its file, which a cleaner keeps (``Cleaner.cleanSegments``); 0 if unknown.
+    """
 
     base_offset: int
     size_bytes: int
     first_ms: int
+    modified_ms: int
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,10 @@ class Cleaning:
     """A cleaner's work on one replica.
 
     ``dirty_offset``: the first offset that no pass has cleaned. ``end``: the first offset that no pass may clean now,
-    because of ``held_by``; the segment after that begins at ``held_ms``. ``due_ms``: since when a pass is due; None
-    where none is. ``now_ms``: the newest time at which a segment begins: the disk was copied later.
+    because of ``held_by``; the segment with that offset was complete at ``held_ms``. ``due_ms``: since when a pass is
+    due; None where none is. ``now_ms``: of the last append, before the disk was copied. Times are those of files:
+    timestamps of records may be years older than their arrival on this broker. A copy that does not keep the times of
+    files shows no delay.
     """
 
     dirty_offset: int
@@ -96,7 +103,7 @@ def cleaning(
     ``checkpoint``: None for a partition that was never cleaned. A segment counts as young until the next segment
     begins: timestamps inside segments are not read.
     """
-    pairs, now_ms = list(pairwise(segments)), max(segment.first_ms for segment in segments)
+    pairs, now_ms = list(pairwise(segments)), max(segment.modified_ms for segment in segments)
     dirty = max(log_start, checkpoint or 0)
     lag_ms = settings.min_compaction_lag_ms or 0
     young = [s for s, after in pairs if lag_ms and s.base_offset >= dirty and after.first_ms > now_ms - lag_ms]
@@ -104,20 +111,22 @@ def cleaning(
     end, held_by = min(bounds)
     # A pass cleans whole segments, up to the segment that has the end.
     last = max((s.base_offset for s in segments if s.base_offset <= end), default=log_start)
-    work = [(s, after.first_ms) for s, after in pairs if after.base_offset > dirty and s.base_offset < last]
-    sizes = list(accumulate(segment.size_bytes for segment, _ in work))
+    work = [s for s, after in pairs if after.base_offset > dirty and s.base_offset < last]
+    sizes = list(accumulate(segment.size_bytes for segment in work))
     clean_bytes, dirty_bytes = sum(s.size_bytes for s, _ in pairs if s.base_offset < dirty), (sizes or [0])[-1]
     threshold = ASSUMED_RATIO if settings.min_cleanable_dirty_ratio is None else settings.min_cleanable_dirty_ratio
     due = [
-        rolled_ms for (_, rolled_ms), size in zip(work, sizes, strict=True) if size > threshold * (clean_bytes + size)
+        segment.modified_ms
+        for segment, size in zip(work, sizes, strict=True)
+        if size > threshold * (clean_bytes + size)
     ][:1]
     if work and settings.max_compaction_lag_ms is not None:
-        due.append(min(segment.first_ms for segment, _ in work) + settings.max_compaction_lag_ms)
+        due.append(max(work[0].first_ms + settings.max_compaction_lag_ms, work[0].modified_ms))
     return Cleaning(
         dirty,
         max(dirty, end),
         held_by,
-        held_ms=next((s.first_ms for s in segments if s.base_offset >= end), now_ms),
+        held_ms=max(s.modified_ms for s in segments if s.base_offset <= max(end, segments[0].base_offset)),
         dirty_bytes=dirty_bytes,
         ratio=dirty_bytes / max(clean_bytes + dirty_bytes, 1),
         due_ms=min((time for time in due if 0 < time <= now_ms), default=None),
@@ -132,10 +141,14 @@ def cleaning_of(copy: ReplicaCopy, stable_end: int, settings: RemovalSettings) -
         return None
     facts = replica_facts(copy.folder)
     segments = [
-        SegmentHead(segment.base_offset, path.stat().st_size, _first_ms(path))
+        SegmentHead(segment.base_offset, (stat := path.stat()).st_size, _first_ms(path), _modified_ms(stat))
         for segment, path in zip(copy.segments, copy.logs, strict=True)
     ]
     return cleaning(segments, facts["cleaner_offset"], facts["log_start"] or 0, stable_end, settings)
+
+
+def _modified_ms(stat: os.stat_result) -> int:
+    return int(getattr(stat, "st_mtime", 0) * 1000)
 
 
 def _first_ms(path: Path) -> int:
@@ -170,14 +183,14 @@ def problem_of(work: Cleaning) -> str | None:
     if work.due_ms is not None and work.now_ms - work.due_ms > OVERDUE_MS:
         return (
             f"{dirty}, {work.dirty_bytes:,} bytes are dirty (ratio {work.ratio:.2f}), and a pass is due since"
-            f" {time_text(work.due_ms)}, {duration_text((work.now_ms - work.due_ms) / 1000)} before the newest segment."
+            f" {time_text(work.due_ms)}, {duration_text((work.now_ms - work.due_ms) / 1000)} before the last append."
             " Its cleaner died or has marked the partition as uncleanable (search log-cleaner.log for 'uncleanable' and"
-            " 'ERROR'; a restart of the broker ends both), or the broker was down until shortly before the copy"
+            " 'ERROR'; a restart of the broker ends both)"
         )
     if work.held_by == STABLE and work.now_ms - work.held_ms > OVERDUE_MS:
         return (
             f"{dirty}, and a transaction that is open from offset {work.end} on holds the cleaner there, for at least"
-            f" {duration_text((work.now_ms - work.held_ms) / 1000)} of records"
+            f" {duration_text((work.now_ms - work.held_ms) / 1000)}"
         )
     return None
 

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from findings import verdict as verdict_of
-from test_repair_plan import finding, plan_of, undecided, verdict
+from test_repair_plan import CAUTION, finding, plan_of, undecided, verdict
 
 from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
@@ -157,7 +157,7 @@ def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
-    abort = Abort(TP, 7, 3)
+    abort = Abort(TP, 7, 3, CAUTION)
 
     def suspicion(**more: Any) -> Any:
         content = {"anomaly": "hanging-transaction", "topic": "orders", "partition": 0, "offset": 3}

@@ -9,8 +9,9 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster
 from fakes.progress import FakeProgress
 from fakes.repaired import TOPIC_ID, RepairedBrokers
-from test_repair_plan import finding, plan_of, verdict
+from test_repair_plan import CAUTION, finding, plan_of, verdict
 
+from harness.audit.explain.advice import Caution
 from harness.audit.live.prefilter import prefilter
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
@@ -119,7 +120,10 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     cluster = audited(brokers)
     monkeypatch.setattr(run, "describe", lambda *_: cluster)
     clock = BoundedClock(now=1.0)
-    still, ended = Abort(TP, 7, 3), Abort(TP, 8, 4)
+    flink = Abort(TP, 7, 3, Caution("restart the job", may_be_committed=True))
+    assert [aborted.why for aborted in abort_all([flink], BOOTSTRAP, clock)] == ["restart the job"]
+    assert brokers[2].named("WriteTxnMarkers") == []
+    still, ended = Abort(TP, 7, 3, CAUTION), Abort(TP, 8, 4, CAUTION)
     assert [aborted.why for aborted in abort_all([still, ended], BOOTSTRAP, clock)] == [None, None]
     (request,) = brokers[2].named("WriteTxnMarkers")
     (marker,) = request.markers

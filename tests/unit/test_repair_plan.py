@@ -1,16 +1,24 @@
 """Repairs that an audit's findings allow: literal verdicts of small partitions."""
 
+
+import io
 from datetime import UTC, datetime
 from typing import Any
 
 import findings
 import pytest
+from rich.console import Console
 
+from harness.audit.explain.advice import caution_of
 from harness.errors import UsageError
 from harness.json_codec import to_json
 from harness.protect.repair import plan as module
 from harness.protect.repair.plan import Abort, RepairPlan, read_audit
+from harness.protect.repair.preflight import PreparedRepair
+from harness.protect.repair.show import exit_code_of_plan, show_plan
+from harness.terminal import Terminal
 
+CAUTION = caution_of(findings.finding())
 ORDERS = ("orders", 0)
 
 
@@ -118,10 +126,38 @@ def test_a_person_cannot_contradict_the_audit(of_findings: list[dict[str, Any]],
 def test_only_a_hanging_transaction_is_aborted() -> None:
     hanging = finding(anomaly="hanging-transaction", producer_id=7, offset=3)
     plan = plan_of(verdict(hanging, finding(anomaly="stuck-lso", producer_id=8, right=[1], partition=1)))
-    assert plan.aborts == (Abort(ORDERS, 7, 3),)
+    assert plan.aborts == (Abort(ORDERS, 7, 3, CAUTION),)
     on_every_replica = [{**hanging, "broker": broker} for broker in (1, 2, 3)]
-    assert plan_of(verdict(*on_every_replica)).aborts == (Abort(ORDERS, 7, 3),), "one marker, not one a replica"
+    assert plan_of(verdict(*on_every_replica)).aborts == (Abort(ORDERS, 7, 3, CAUTION),), (
+        "one marker, not one a replica"
+    )
     assert [task.partition for task in plan.tasks] == [("orders", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_flink"),
+    [
+        ("orders-sink-0-17", True),
+        ("a-b-12-1099511627776", True),
+        ("orders-7", False),
+        ("app-0_1", False),
+        ("app-123e4567-e89b-12d3-a456-426614174000-1", False),
+        (None, False),
+    ],
+)
+def test_a_transaction_that_flink_may_commit_is_left_to_a_person(name: str | None, is_flink: bool) -> None:  # noqa: FBT001
+    witness = {"transactional_id": name}
+    content = verdict(finding(anomaly="hanging-transaction", producer_id=7, witness=witness))
+    plan = plan_of(content)
+    (abort,) = plan.aborts
+    assert abort.caution.may_be_committed == is_flink
+    assert ("restart the Flink job from its last checkpoint" in abort.caution.text) == is_flink
+    out = io.StringIO()
+    show_plan(Terminal(Console(file=out, width=400)), plan, PreparedRepair(()))
+    first, second = out.getvalue().splitlines()[1:3]
+    assert first.startswith("NOT ABORTED: the hanging" if is_flink else "ABORT the hanging")
+    assert second == f"  {abort.caution.text}"
+    assert exit_code_of_plan(plan, PreparedRepair(())) == (2 if is_flink else 0)
 
 
 def test_groups_whose_offsets_differ_are_named() -> None:

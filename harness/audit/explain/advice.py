@@ -12,6 +12,7 @@ the evidence does not decide, nothing is copied over: the records that the appli
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,8 @@ SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text(
 ONCE_AGREED: Final = "# once the replicas agree: "
 """Begins the lines that resume compaction, which is paused while a person decides."""
 UNDECIDED: Final = "undecided"
+FLINK_ID: Final = re.compile(r".+-\d+-\d+")
+STREAMS_ID: Final = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+")
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def _advised(finding: Finding, partition: _Partition, shell: Shell) -> Finding:
     resume = [f"{ONCE_AGREED}{command}" for command in shell.restore(partition.topic)]
     if finding.anomaly == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
+        fields["caution"] = caution_of(finding).text
         do, commands = SENTENCES["do"]["hanging"], [shell.call("kafka-transactions.sh", f"abort {at}")]
     elif not finding.decided:
         do = remedies[UNDECIDED]
@@ -161,6 +165,25 @@ def _advised(finding: Finding, partition: _Partition, shell: Shell) -> Finding:
         commands += resume
     means = _meaning(finding).format(**fields)
     return replace(finding, means=means, do=do.format(**fields), commands=(*shell.variables(), *commands))
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What to do before a hanging transaction is aborted. ``may_be_committed``: whether a person has to decide."""
+
+    text: str
+    may_be_committed: bool
+
+
+def caution_of(finding: Finding) -> Caution:
+    """Return the caution, by the transactional id.
+
+    Flink's ids are those of ``TransactionalIdFactory``; those of Kafka Streams end with a UUID and a number.
+    """
+    name, remedies = finding.witness.get("transactional_id"), SENTENCES["do"]
+    if name is not None and FLINK_ID.fullmatch(name) and not STREAMS_ID.fullmatch(name):
+        return Caution(remedies["caution-flink"].format(id=escape(name)), may_be_committed=True)
+    return Caution(remedies["caution"], may_be_committed=False)
 
 
 def _meaning(finding: Finding) -> str:

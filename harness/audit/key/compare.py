@@ -9,7 +9,7 @@ another replica has removed, and offsets before a log start offset.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
@@ -39,12 +39,12 @@ def compare(replicas: Sequence[KeyReplica]) -> Comparison:
         if replica.log.has_old_format
     ]
     _compare_outcomes(replicas, bound, result)
+    for replica in replicas:
+        _compare_open(replica, replicas, result)
     newest = {replica.broker: replica.newest(bound) for replica in replicas}
     last = max((record for record in newest.values() if record is not None), key=lambda r: r.offset, default=None)
     if last is not None:
-        having = [broker for broker, record in newest.items() if record is not None and record.offset == last.offset]
-        for replica in replicas:
-            _compare_newest(replica, last, having, bound, result)
+        _compare_newest(replicas, newest, last, bound, result)
     return result
 
 
@@ -71,22 +71,53 @@ def _compare_outcomes(replicas: Sequence[KeyReplica], bound: int, result: Compar
                 result.differences.append(f"offset {offset}: {text}")
 
 
-def _compare_newest(replica: KeyReplica, last: KeyRecord, having: list[int], bound: int, result: Comparison) -> None:
-    offset, log, mine = last.offset, replica.log, replica.newest(bound)
-    is_here = any(record.offset == offset for record in log.records)
-    if is_here or offset < log.log_start or (mine is None and last.value is None):
+def _compare_open(replica: KeyReplica, replicas: Sequence[KeyReplica], result: Comparison) -> None:
+    """Compare the first open transaction, if it hides records of the key, with replicas that are past it."""
+    log = replica.log
+    producer, first = min(log.opened.items(), key=lambda item: item[1], default=(None, log.end))
+    past = {other.broker: other for other in replicas if other.log.log_start <= first < other.last_stable}
+    if producer is None or not past or not log.records or log.records[-1].offset < first:
         return
     text = (
-        f"{brokers_text([replica.broker])} serves {state_text(mine)}, and has nothing at offset {offset}, where"
-        f" {brokers_text(having)} {'serve' if len(having) > 1 else 'serves'} {state_text(last)}"
+        f"broker {replica.broker} holds the transaction of producer {producer} open from offset {first} on, and shows"
+        f" read_committed consumers nothing from there on; {brokers_text(past)} ended it"
     )
-    whole = log.whole_from <= bound if replica.is_complete is None else replica.is_complete
-    if any(record.offset >= bound and record.outcome != ABORTED for record in log.records):
-        result.doubts.append(f"{text}; it has newer records of the key, beyond offset {bound}, to which all were read")
-    elif whole or mine is not None:
+    # The marker may be beyond the end of a replica that is behind.
+    ends = [other.log.end if other.is_complete is None else other.high_watermark for other in past.values()]
+    if log.end >= min(ends):
         result.differences.append(text)
     else:
-        result.doubts.append(f"{text}; it was cleaned beyond offset {bound}, to which all were read")
+        result.doubts.append(f"{text}, maybe at an offset beyond the end of this log ({log.end})")
+
+
+def _compare_newest(
+    replicas: Sequence[KeyReplica],
+    newest: Mapping[int, KeyRecord | None],
+    last: KeyRecord,
+    bound: int,
+    result: Comparison,
+) -> None:
+    """Compare the newest committed record before the bound, ``last``, with replicas that do not have it."""
+    having = [broker for broker, record in newest.items() if record is not None and record.offset == last.offset]
+    others: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for replica in replicas:
+        log, mine = replica.log, newest[replica.broker]
+        is_here = any(record.offset == last.offset for record in log.records)
+        if is_here or last.offset < log.log_start or (mine is None and last.value is None):
+            continue
+        is_whole = log.whole_from <= bound if replica.is_complete is None else replica.is_complete
+        doubt = ""
+        if any(record.offset >= bound and record.outcome != ABORTED for record in log.records):
+            doubt = f"newer records of the key are beyond offset {bound}, to which all replicas were read"
+        elif mine is None and not is_whole:
+            doubt = f"that log was cleaned beyond offset {bound}, to which all replicas were read"
+        others[state_text(mine), doubt].append(replica.broker)
+    for (state, doubt), brokers in others.items():
+        text = (
+            f"{brokers_text(brokers)}: {state}, and nothing at offset {last.offset}; {brokers_text(having)}:"
+            f" {state_text(last)}"
+        )
+        (result.doubts if doubt else result.differences).append(f"{text}; {doubt}" if doubt else text)
 
 
 def state_text(record: KeyRecord | None) -> str:

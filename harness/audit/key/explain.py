@@ -16,10 +16,6 @@ from harness.audit.cleaning import RemovalSettings, duration_text, problem_of, t
 from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.escape import escape
 
-NO_DISK: Final = (
-    "its dirty offset, segments and dirty ratio are not known without its disk: audit a copy of it by --broker ID=DIR"
-)
-
 NO_LAG_MS: Final = 1 << 62
 """The default of ``max.compaction.lag.ms`` is above this."""
 
@@ -111,19 +107,23 @@ def _cleaner(replica: KeyReplica, settings: RemovalSettings, ids: Mapping[int, s
     if log.opened and min(log.opened.values()) <= replica.last_stable < replica.high_watermark:
         yield f"no pass goes beyond {replica.last_stable}, where {_opener(replica, ids)}"
     threshold = settings.min_cleanable_dirty_ratio
-    ratio = "an unknown min.cleanable.dirty.ratio" if threshold is None else f"min.cleanable.dirty.ratio ({threshold})"
-    has_lag = lag_ms is not None and lag_ms < NO_LAG_MS
-    lag = f", or {duration_text((lag_ms or 0) / 1000)} after the oldest dirty record was written" if has_lag else ""
+    begins = f"a pass begins above min.cleanable.dirty.ratio {'(unknown)' if threshold is None else threshold}"
+    if threshold == 1:
+        begins = "min.cleanable.dirty.ratio is 1, above which no pass begins"
+    if lag_ms is not None and lag_ms < NO_LAG_MS:
+        begins += f", or {duration_text(lag_ms / 1000)} after the oldest dirty record (max.compaction.lag.ms)"
     if work is None:
-        committed = [record for record in log.records if record.outcome not in {ABORTED, OPEN}]
+        yield begins
+        committed = [record.offset for record in log.records if record.outcome not in {ABORTED, OPEN}]
         reached = [record.offset for record in log.records if record.horizon_ms is not None]
-        at_least = f"; a pass has reached {max(reached)}" if reached else ""
-        at_most = f"; no pass has gone beyond {committed[1].offset}" if len(committed) > 1 else ""
-        yield f"a pass begins above {ratio}{lag}; {NO_DISK}{at_least}{at_most}"
+        if reached:
+            yield f"a pass has reached offset {max(reached)}, as it has a delete horizon"
+        if len(committed) > 1:
+            yield f"no pass has mapped offset {committed[1]}, as {committed[0]} is still there"
         return
     yield (
-        f"dirty from {work.dirty_offset} on; a pass may go up to {work.end} ({work.held_by}); dirty ratio"
-        f" {work.ratio:.2f}: a pass begins above {ratio}{lag}"
+        f"dirty from {work.dirty_offset} on, a pass may go up to {work.end} ({work.held_by}); dirty ratio"
+        f" {work.ratio:.2f}; {begins}"
     )
     if problem := problem_of(work):
         yield problem

@@ -21,9 +21,12 @@ from harness.terminal import Terminal
 SHOWN: Final = 20
 """The most records of a replica that are printed as text."""
 WIDTH: Final = 10
-WHY_BACK: Final = (
+WHY: Final = (
     "no cleaner may cause this. A replica that was down, or was being added, while a delete or a marker was written and"
-    " removed again never gets it, and serves what it had: the key is back while that broker leads"
+    " removed again never gets it: it serves the deleted value, misjudges the transaction, or holds it open"
+)
+NO_DISK: Final = (
+    "dirty offsets, segments and dirty ratios are not known without the disks: give copies of them by --broker ID=DIR"
 )
 
 
@@ -80,6 +83,8 @@ def show_key(out: Terminal, key: bytes, partitions: Sequence[KeyPartition], live
         for replica in partition.replicas:
             _show_replica(out, key, replica, partition)
         _show_comparison(out, partition.comparison, live)
+        if all(replica.work is None for replica in partition.replicas):
+            out.line(f"note: {NO_DISK}")
 
 
 def _show_replica(out: Terminal, key: bytes, replica: KeyReplica, partition: KeyPartition) -> None:
@@ -117,6 +122,6 @@ def _show_comparison(out: Terminal, comparison: Comparison, live: str) -> None:
     for text in comparison.doubts:
         out.line(f"UNDECIDED: {text}")
     if comparison.differences:
-        out.line(WHY_BACK)
+        out.line(WHY)
     if comparison.differences or comparison.doubts:
         out.line(f"next: {live}")

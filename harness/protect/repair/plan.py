@@ -8,12 +8,12 @@ the evidence does not decide, a person names a right replica: then every replica
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.explain.advice import NONE_RIGHT, is_about_offsets
+from harness.audit.explain.advice import NONE_RIGHT, Caution, caution_of, is_about_offsets
 from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import Finding, brokers_text, by_place, name_of
@@ -40,11 +40,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Abort:
-    """A hanging transaction: open on every replica from this offset, although its coordinator has ended it."""
+    """A hanging transaction: open on every replica from this offset, although its coordinator has ended it.
+
+    ``caution``: what to do first; where the transaction may have to be committed, a person ends it.
+    """
 
     partition: TopicPartition
     producer_id: int
     offset: int
+    caution: Caution = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def plan_of(
     ]
     # An audit reports a hanging transaction on every replica. A second marker could abort the producer's next one.
     aborts = dict.fromkeys(
-        Abort(place, finding.producer_id, finding.offset)
+        Abort(place, finding.producer_id, finding.offset, caution_of(finding))
         for place, findings in chosen.items()
         for finding in findings
         if finding.anomaly == HANGING_TRANSACTION and finding.producer_id is not None

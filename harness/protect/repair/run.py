@@ -141,13 +141,19 @@ def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
 
 
 def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
-    """Abort the transactions that still hang. Raises `UsageError` as `describe` and `prefilter` do."""
+    """Abort the transactions that still hang, except those that may have to be committed.
+
+    Raises `UsageError` as `describe` and `prefilter` do.
+    """
     if not aborts:
         return []
     cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))
     suspicions = prefilter(cluster).suspicions
     aborted = []
     for abort in aborts:
+        if abort.caution.may_be_committed:
+            aborted.append(Aborted(abort, abort.caution.text))
+            continue
         suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
         aborted.append(Aborted(abort, None if suspicion is None else _abort(abort, suspicion, cluster)))
     return aborted

@@ -39,7 +39,12 @@ def plan_json(plan: RepairPlan, prepared: PreparedRepair) -> dict[str, Any]:
         "repairs": [_entry_json(entry, plan) for entry in prepared.entries],
         "resumed": [_entry_json(entry, plan) for entry in prepared.resumed],
         "aborts": [
-            {**_place(abort.partition), "producer_id": abort.producer_id, "offset": abort.offset}
+            {
+                **_place(abort.partition),
+                "producer_id": abort.producer_id,
+                "offset": abort.offset,
+                "first": abort.caution.text,
+            }
             for abort in plan.aborts
         ],
         "refused": [_undecided_json(undecided) for undecided in prepared.refused],
@@ -80,7 +85,9 @@ def show_plan(out: Terminal, plan: RepairPlan, prepared: PreparedRepair) -> None
             out.line(f"  {why}")
     for abort in plan.aborts:
         place = f"{name_of(abort.partition)}, offset {abort.offset}"
-        out.line(f"ABORT the hanging transaction of producer {abort.producer_id} in {place}")
+        word = "NOT ABORTED:" if abort.caution.may_be_committed else "ABORT"
+        out.line(f"{word} the hanging transaction of producer {abort.producer_id} in {place}")
+        out.line(f"  {abort.caution.text}")
     for refused in prepared.refused:
         out.line(f"REFUSED {name_of(refused.partition)}: {refused.why}")
     for undecided in plan.undecided:
@@ -170,7 +177,8 @@ def show_result(out: Terminal, plan: RepairPlan, result: RepairResult, code: int
 
 def exit_code_of_plan(plan: RepairPlan, prepared: PreparedRepair) -> int:
     """Return 0 if everything that differs can be repaired, else 2."""
-    return EXIT_UNKNOWN if plan.undecided or prepared.refused or plan.unknown else EXIT_CLEAN
+    is_left = any(abort.caution.may_be_committed for abort in plan.aborts)
+    return EXIT_UNKNOWN if is_left or plan.undecided or prepared.refused or plan.unknown else EXIT_CLEAN
 
 
 def exit_code(plan: RepairPlan, result: RepairResult) -> int:
