@@ -87,6 +87,11 @@ def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
     assert (quick.code, quick.verdict["findings"]) == (EXIT_UNKNOWN, []), quick.output
     exposed = audit(sandbox, audited, "exposure", "--topic", "audited")
     assert (exposed.code, exposed.verdict["level"]) == (EXIT_CLEAN, "ok"), exposed.output
+    keyed = audit(sandbox, audited, "key", "--topic", "audited", "--key", "undecided", "--all-partitions")
+    assert keyed.code == EXIT_CLEAN, keyed.output
+    replicas = keyed.verdict["partitions"][0]["replicas"]
+    assert [[record["outcome"] for record in replica["records"]] for replica in replicas] == [["open"]] * 3
+    assert all("(transactional id open)" in replica["served"] for replica in replicas), keyed.output
     assert everything(audited) == before
     sandbox.wait_until_nothing_is_left()
 
@@ -107,6 +112,9 @@ def test_producers_and_cleaners_at_work_are_no_finding(sandbox: Sandbox, audited
         for code, more in ((EXIT_CLEAN, ()), (EXIT_UNKNOWN, ("--quick",))):
             ran = audit(sandbox, audited, "live", "--topic", BUSY[0], *more)
             assert (ran.code, ran.verdict["findings"]) == (code, []), ran.output
+        keyed = [audit(sandbox, audited, "key", "--topic", BUSY[0], "--key", f"1-{number}") for number in range(10)]
+        assert {ran.code for ran in keyed} <= {EXIT_CLEAN, EXIT_UNKNOWN}, [ran.output for ran in keyed]
+    assert audit(sandbox, audited, "key", "--topic", BUSY[0], "--key", "1-0").code == EXIT_CLEAN
     ended = audit(sandbox, audited, "live", "--topic", BUSY[0])
     assert ended.verdict["findings"] == [], ended.output
     assert ended.code == EXIT_CLEAN, ended.output

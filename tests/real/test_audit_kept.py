@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,3 +117,29 @@ def test_folders_without_the_metadata_log_accuse_nobody_who_is_right(kept: Kept,
     assert not deleted["decided"]
     assert [group["brokers"] for group in deleted["disagree"]] == [[1, 3], [2]]
     assert not any("reassign" in command for command in deleted["commands"])
+
+
+@pytest.mark.commit("kafka-4.4")
+def test_a_key_is_explained_on_each_replica(kept: Kept, sandbox: Sandbox) -> None:
+    live = ("--bootstrap-server", kept.bootstrap)
+    copies = [f"--broker={broker}={data}" for broker, data in kept.without_metadata(sandbox.root / "key").items()]
+    for where in (live, copies):
+        deleted = key(sandbox, "tombstone-divergence", where)
+        assert [len(replica["records"]) for replica in deleted["replicas"]] == [0, 1, 0]
+        assert [replica["served"][:7] for replica in deleted["replicas"]] == ["nothing", "the val", "nothing"]
+        assert [text[:12] for text in deleted["differences"]] == ["brokers 1, 3"]
+        stuck = key(sandbox, "stuck-lso", where)
+        assert [text[:33] for text in stuck["differences"]] == ["broker 2 holds the transaction of"], stuck
+        assert [record["outcome"] for record in stuck["replicas"][1]["records"]] == ["open", "committed"]
+        assert "no pass goes beyond" in stuck["replicas"][1]["cleaner"][0]
+        is_disk_known = all(replica["cleaner"][-1].startswith("dirty from") for replica in stuck["replicas"])
+        assert is_disk_known == (where is copies), stuck
+    sandbox.wait_until_nothing_is_left()
+
+
+def key(sandbox: Sandbox, topic: str, where: Sequence[str]) -> dict[str, Any]:
+    """Return the only partition of what the command prints about key K."""
+    ran = sandbox.call("audit", "key", *where, "--topic", topic, "--key", "K", "--format", "json")
+    assert ran.code == EXIT_ANOMALY, ran.output
+    (partition,) = json.loads(ran.stdout)["partitions"]
+    return dict(partition)
