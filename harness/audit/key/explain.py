@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.replay.batch_outcomes import ABORTED, OPEN
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 from harness.audit.cleaning import RemovalSettings, duration_text, problem_of, time_text
 from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.escape import escape
@@ -31,13 +31,11 @@ class Explanation:
 
 def explain(replica: KeyReplica, settings: RemovalSettings, ids: Mapping[int, str], now_ms: int | None) -> Explanation:
     """Explain a replica. ``ids``: transactional ids by producer. ``now_ms``: None for copies, whose time is unknown."""
-    records = list(replica.log.records)
-    mapped: KeyRecord | None = None
+    later: KeyRecord | None = None
     phrases: dict[int, str] = {}
-    for record in reversed(records):
-        phrases[record.offset] = _fate(record, mapped, replica, settings, now_ms)
-        if mapped is None and record.outcome not in {ABORTED, OPEN}:
-            mapped = record
+    for record in reversed(replica.log.records):
+        phrases[record.offset] = _fate(record, later, replica, settings, now_ms)
+        later = record if record.outcome == COMMITTED else later
     return Explanation(_served(replica, ids), phrases, tuple(_cleaner(replica, settings, ids)))
 
 
@@ -64,16 +62,16 @@ def _served(replica: KeyReplica, ids: Mapping[int, str]) -> str:
 
 
 def _fate(
-    record: KeyRecord, mapped: KeyRecord | None, replica: KeyReplica, settings: RemovalSettings, now_ms: int | None
+    record: KeyRecord, later: KeyRecord | None, replica: KeyReplica, settings: RemovalSettings, now_ms: int | None
 ) -> str:
-    """Return when cleaning may remove a record; ``mapped``: the newest committed record of the key."""
+    """Return when cleaning may remove a record; ``later``: the next committed record of the key."""
     if record.outcome == OPEN:
         return "stays while its transaction is open"
     if record.outcome == ABORTED:
         return f"goes with the first pass beyond its marker{_held(replica, record.ended_at or 0, settings, now_ms)}"
-    if mapped is not None:
-        held = _held(replica, mapped.offset, settings, now_ms, mapped.timestamp_ms)
-        return f"superseded: goes with the first pass beyond {mapped.offset}{held}"
+    if later is not None:
+        held = _held(replica, later.offset, settings, now_ms, later.timestamp_ms)
+        return f"superseded: goes with the first pass beyond {later.offset}{held}"
     if record.value is not None:
         return "stays: the newest value of its key"
     if record.horizon_ms is None:
@@ -114,7 +112,7 @@ def _cleaner(replica: KeyReplica, settings: RemovalSettings, ids: Mapping[int, s
         begins += f", or {duration_text(lag_ms / 1000)} after the oldest dirty record (max.compaction.lag.ms)"
     if work is None:
         yield begins
-        committed = [record.offset for record in log.records if record.outcome not in {ABORTED, OPEN}]
+        committed = [record.offset for record in log.records if record.outcome == COMMITTED]
         reached = [record.offset for record in log.records if record.horizon_ms is not None]
         if reached:
             yield f"a pass has reached offset {max(reached)}, as it has a delete horizon"

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from harness.audit.cleaning import time_text
-from harness.audit.key.compare import Comparison
 from harness.audit.key.explain import Explanation, explain
 from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.audit.key.read import KeyPartition
@@ -82,7 +81,13 @@ def show_key(out: Terminal, key: bytes, partitions: Sequence[KeyPartition], live
         out.line(f"{name_of(partition.place)}: key {escape(key) if about is None else about.text}{leader}")
         for replica in partition.replicas:
             _show_replica(out, key, replica, partition)
-        _show_comparison(out, partition.comparison, live)
+        differences, doubts = partition.comparison.differences, partition.comparison.doubts
+        for word, texts in (("DIFFERENT", differences), ("UNDECIDED", doubts)):
+            for text in texts:
+                out.line(f"{word}: {text}")
+        if differences:
+            out.line(WHY)
+        out.line(f"next: {live}" if differences or doubts else "the replicas agree on what they serve for the key")
         if all(replica.work is None for replica in partition.replicas):
             out.line(f"note: {NO_DISK}")
 
@@ -112,16 +117,3 @@ def _record(record: KeyRecord, key: bytes, partition: KeyPartition) -> str:
     who = f"producer {record.producer_id}" if name is None else f"{escape(name)}, producer {record.producer_id}"
     by = "" if record.ended_at is None else f" by the marker at {record.ended_at}"
     return f"{text}, {record.outcome}{by} ({who})"
-
-
-def _show_comparison(out: Terminal, comparison: Comparison, live: str) -> None:
-    if not comparison.differences and not comparison.doubts:
-        out.line("the replicas agree on what they serve for the key")
-    for text in comparison.differences:
-        out.line(f"DIFFERENT: {text}")
-    for text in comparison.doubts:
-        out.line(f"UNDECIDED: {text}")
-    if comparison.differences:
-        out.line(WHY)
-    if comparison.differences or comparison.doubts:
-        out.line(f"next: {live}")
