@@ -79,10 +79,9 @@ class Cleaning:
     """A cleaner's work on one replica.
 
     ``dirty_offset``: the first offset that no pass has cleaned. ``end``: the first offset that no pass may clean now,
-    because of ``held_by``; the segment with that offset was complete at ``held_ms``. ``due_ms``: since when a pass is
-    due; None where none is. ``now_ms``: of the last append, before the disk was copied. Times are those of files:
-    timestamps of records may be years older than their arrival on this broker. A copy that does not keep the times of
-    files shows no delay.
+    because of ``held_by``; its segment had been rolled at ``held_ms``. ``due_ms``: since when a pass is due; None where
+    none is. ``now_ms``: of the last append. Times are those of files: timestamps of records may be years older than
+    their arrival on this broker. A copy that does not keep the times of files shows no delay.
     """
 
     dirty_offset: int
@@ -101,7 +100,7 @@ def cleaning(
     """Return the work of a cleaner, by `SegmentHead` of every segment and the ``cleaner-offset-checkpoint``.
 
     ``checkpoint``: None for a partition that was never cleaned. A segment counts as young until the next segment
-    begins: timestamps inside segments are not read.
+    begins: timestamps inside segments are not read. It counts as rolled at the last append to the next segment.
     """
     pairs, now_ms = list(pairwise(segments)), max(segment.modified_ms for segment in segments)
     dirty = max(log_start, checkpoint or 0)
@@ -111,22 +110,20 @@ def cleaning(
     end, held_by = min(bounds)
     # A pass cleans whole segments, up to the segment that has the end.
     last = max((s.base_offset for s in segments if s.base_offset <= end), default=log_start)
-    work = [s for s, after in pairs if after.base_offset > dirty and s.base_offset < last]
-    sizes = list(accumulate(segment.size_bytes for segment in work))
+    work = [(s, after.modified_ms) for s, after in pairs if after.base_offset > dirty and s.base_offset < last]
+    sizes = list(accumulate(segment.size_bytes for segment, _ in work))
     clean_bytes, dirty_bytes = sum(s.size_bytes for s, _ in pairs if s.base_offset < dirty), (sizes or [0])[-1]
     threshold = ASSUMED_RATIO if settings.min_cleanable_dirty_ratio is None else settings.min_cleanable_dirty_ratio
     due = [
-        segment.modified_ms
-        for segment, size in zip(work, sizes, strict=True)
-        if size > threshold * (clean_bytes + size)
+        rolled_ms for (_, rolled_ms), size in zip(work, sizes, strict=True) if size > threshold * (clean_bytes + size)
     ][:1]
     if work and settings.max_compaction_lag_ms is not None:
-        due.append(max(work[0].first_ms + settings.max_compaction_lag_ms, work[0].modified_ms))
+        due.append(max(work[0][0].first_ms + settings.max_compaction_lag_ms, work[0][1]))
     return Cleaning(
         dirty,
         max(dirty, end),
         held_by,
-        held_ms=max(s.modified_ms for s in segments if s.base_offset <= max(end, segments[0].base_offset)),
+        held_ms=next((after.modified_ms for _, after in pairs if after.base_offset > end), now_ms),
         dirty_bytes=dirty_bytes,
         ratio=dirty_bytes / max(clean_bytes + dirty_bytes, 1),
         due_ms=min((time for time in due if 0 < time <= now_ms), default=None),

@@ -55,11 +55,11 @@ def test_what_a_pass_may_clean(result: Cleaning, dirty: int, end: int, held_by: 
 @pytest.mark.parametrize(
     ("result", "due_hours"),
     [
-        (work(100, min_cleanable_dirty_ratio=0.5), 3),  # 2 of 3 segments, once the third has rolled
-        (work(100, min_cleanable_dirty_ratio=0.7), 4),
+        (work(100, min_cleanable_dirty_ratio=0.5), 4),  # 2 of 3 segments, once the third has rolled
+        (work(100, min_cleanable_dirty_ratio=0.7), 5),
         (work(100, min_cleanable_dirty_ratio=0.75), None),  # the ratio must be above
         (work(100), None),
-        (work(None), 1),  # nothing is clean: any ratio is exceeded
+        (work(None), 2),  # nothing is clean: any ratio is exceeded
         (work(100, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=2 * HOUR_MS), 3),
         (work(100, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=2**63 - 1), None),
         (work(400, min_cleanable_dirty_ratio=0.0, max_compaction_lag_ms=0), None),
@@ -72,8 +72,8 @@ def test_when_a_pass_is_due(result: Cleaning, due_hours: int | None) -> None:
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "3.0 h before the last append"]),
-        (work(200, stable=200), ["dirty offset is 200", "open from offset 200 on", "at least 2.0 h"]),
+        (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "2.0 h before the last append"]),
+        (work(100, stable=100), ["dirty offset is 100", "open from offset 100 on", "at least 2.0 h"]),
         (work(100, min_cleanable_dirty_ratio=0.7), None),  # for one hour
         (work(100), None),
         (work(400), None),

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
+from checkers.replay.batch_outcomes import ABORTED
 from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.judge.finding import brokers_text
 
@@ -26,10 +26,17 @@ class Comparison:
 
 
 def compare(replicas: Sequence[KeyReplica]) -> Comparison:
-    """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end."""
+    """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end.
+
+    A replica that has a leader epoch beyond the first offset of a later one ends there: that tail was never replicated
+    (`checkers.replay.unreplicated_tails`). Offsets before the highest log start offset do not count.
+    """
     if not replicas:
         return Comparison(doubts=["no replica was read"])
-    bound = min(max(r.high_watermark for r in replicas), *(r.log.end for r in replicas))
+    spans = [(epoch, *span) for replica in replicas for epoch, span in replica.log.epochs.items()]
+    tails = [first for newer, first, _ in spans for epoch, _, last in spans if epoch < newer and first <= last]
+    bound = min([max(r.high_watermark for r in replicas), *(r.log.end for r in replicas), *tails])
+    start = max(replica.log.log_start for replica in replicas)
     result = Comparison()
     if len(replicas) == 1:
         result.doubts.append(f"only the replica of broker {replicas[0].broker} was read")
@@ -40,10 +47,10 @@ def compare(replicas: Sequence[KeyReplica]) -> Comparison:
     ]
     _compare_outcomes(replicas, bound, result)
     for replica in replicas:
-        _compare_open(replica, replicas, result)
+        _compare_open(replica, replicas, bound, result)
     newest = {replica.broker: replica.newest(bound) for replica in replicas}
     last = max((record for record in newest.values() if record is not None), key=lambda r: r.offset, default=None)
-    if last is not None:
+    if last is not None and last.offset >= start:
         _compare_newest(replicas, newest, last, bound, result)
     return result
 
@@ -62,32 +69,31 @@ def _compare_outcomes(replicas: Sequence[KeyReplica], bound: int, result: Compar
         if len({record.leader_epoch for _, record in copies}) > 1:
             result.doubts.append(f"offset {offset}: replicas have records of different leader epochs")
         elif len(brokers) > 1:
-            ends = [record.ended_at for _, record in copies if record.ended_at is not None]
+            last = max(record.ended_at for _, record in copies if record.ended_at is not None)
             text = " and ".join(f"{outcome} on {brokers_text(brokers[outcome])}" for outcome in sorted(brokers))
-            short = [replica for replica, record in copies if record.outcome == OPEN and replica.log.end <= min(ends)]
-            if short and brokers.keys() != {ABORTED, COMMITTED, OPEN}:
-                result.doubts.append(f"offset {offset}: {text}, and its log ends before the marker at {min(ends)}")
-            else:
+            if last < bound:
                 result.differences.append(f"offset {offset}: {text}")
+            else:
+                result.doubts.append(f"offset {offset}: {text}, and the marker at {last} is beyond offset {bound}")
 
 
-def _compare_open(replica: KeyReplica, replicas: Sequence[KeyReplica], result: Comparison) -> None:
+def _compare_open(replica: KeyReplica, replicas: Sequence[KeyReplica], bound: int, result: Comparison) -> None:
     """Compare the first open transaction, if it hides records of the key, with replicas that are past it."""
     log = replica.log
-    producer, first = min(log.opened.items(), key=lambda item: item[1], default=(None, log.end))
-    past = {other.broker: other for other in replicas if other.log.log_start <= first < other.last_stable}
-    if producer is None or not past or not log.records or log.records[-1].offset < first:
+    producer, first = min(log.opened.items(), key=lambda item: item[1], default=(None, bound))
+    past = [other for other in replicas if first < other.last_stable]
+    if first >= bound or not past or not log.records or log.records[-1].offset < first:
         return
     text = (
         f"broker {replica.broker} holds the transaction of producer {producer} open from offset {first} on, and shows"
-        f" read_committed consumers nothing from there on; {brokers_text(past)} ended it"
+        f" read_committed consumers nothing from there on; {brokers_text(other.broker for other in past)} ended it"
     )
-    # The marker may be beyond the end of a replica that is behind.
-    ends = [other.log.end if other.is_complete is None else other.high_watermark for other in past.values()]
-    if log.end >= min(ends):
+    # Else the marker may be beyond the end of this log.
+    ends = [(other.log.end if other.is_complete is None else other.high_watermark, other) for other in past]
+    if any(end <= bound and other.log.log_start <= first for end, other in ends):
         result.differences.append(text)
     else:
-        result.doubts.append(f"{text}, maybe at an offset beyond the end of this log ({log.end})")
+        result.doubts.append(f"{text}, maybe beyond offset {bound}, or they begin after it")
 
 
 def _compare_newest(
@@ -103,7 +109,7 @@ def _compare_newest(
     for replica in replicas:
         log, mine = replica.log, newest[replica.broker]
         is_here = any(record.offset == last.offset for record in log.records)
-        if is_here or last.offset < log.log_start or (mine is None and last.value is None):
+        if is_here or (mine is None and last.value is None):
             continue
         is_whole = log.whole_from <= bound if replica.is_complete is None else replica.is_complete
         doubt = ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
+from harness.broker_files.copies.copies import LEADER_EPOCHS
 from harness.broker_files.segments.batches import (
     Batch,
     CorruptLogError,
@@ -27,6 +28,7 @@ from harness.broker_files.segments.batches import (
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
 from harness.broker_files.segments.codecs import decompress
 from harness.broker_files.segments.records import COMMIT, MARKERS
+from harness.broker_files.side_files.checkpoints import read_leader_epochs
 
 if TYPE_CHECKING:
     from harness.audit.cleaning import Cleaning
@@ -57,7 +59,8 @@ class KeyRecord:
 class KeyLog:
     """A replica's log as far as it was read.
 
-    ``end``: the offset after the last batch. ``whole_from``: from there on the log has every offset. ``count``: of
+    ``epochs``: the first offset of each leader epoch, and the last one in this log. ``end``: the offset after the last
+    batch.
     the key's records. ``opened``: the first offset of each producer's open transaction.
     """
 
@@ -68,6 +71,7 @@ class KeyLog:
     count: int = 0
     records: deque[KeyRecord] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
     opened: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     has_old_format: bool = False
     _pending: dict[int, deque[KeyRecord]] = field(default_factory=dict)
 
@@ -87,6 +91,8 @@ class KeyLog:
     def _add(self, batch: Batch, source: str) -> None:
         if batch.base_offset > self.end or batch.record_count <= batch.last_offset - batch.base_offset:
             self.whole_from = batch.last_offset + 1
+        first, _ = self.epochs.get(batch.leader_epoch, (batch.base_offset, 0))
+        self.epochs[batch.leader_epoch] = first, batch.last_offset
         if batch.is_control:
             ending = marker(batch, source=source)
             if ending is not None and ending.type in MARKERS:
@@ -128,6 +134,10 @@ def _records_of(key: bytes, batch: Batch, source: str) -> Iterator[KeyRecord]:
 
 def read_copy(copy: ReplicaCopy, log: KeyLog) -> None:
     """Read a copied replica. Only its last segment may be cut. Raises `CorruptLogError` and OSError."""
+    epochs = copy.folder / LEADER_EPOCHS
+    if epochs.exists():
+        starts = read_leader_epochs(epochs.read_bytes(), source=str(epochs))
+        log.epochs = {epoch: (start, start - 1) for epoch, start in starts.items()}
     for path in copy.logs:
         entries = _entries(path)
         log.add(until_cut(entries) if path == copy.logs[-1] else entries, str(path))

@@ -126,9 +126,9 @@ def read_copies(
         replicas: list[KeyReplica] = []
         unread: dict[int, str] = {}
         for copy in (copy for copy in copies.replicas if copy.place == place):
-            facts = replica_facts(copy.folder)
-            log = KeyLog(key, facts["log_start"] or 0)
             try:
+                facts = replica_facts(copy.folder)
+                log = KeyLog(key, max(facts["log_start"] or 0, facts["start_checkpoint"] or 0))
                 read_copy(copy, log)
                 stable = min(log.opened.values(), default=log.end)
                 high_watermark = log.end if facts["high_watermark"] is None else facts["high_watermark"]
