@@ -1,7 +1,5 @@
 """The work of a replica's cleaner by the files of its disk, and partitions that are no longer cleaned."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

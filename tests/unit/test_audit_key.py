@@ -1,7 +1,5 @@
 """One key on a few replicas, by literal logs: what is served, why, when cleaning may remove it, and who differs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,5 @@
 """Repairs that an audit's findings allow: literal verdicts of small partitions."""
 
-
 import io
 from datetime import UTC, datetime
 from typing import Any

@@ -29,7 +29,7 @@ from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_entries
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
-from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api import TopicPartition
 
 READINGS: Final = 3
 _SIGN: Final = 0x7FFFFFFF
