@@ -40,13 +40,12 @@ def compare(replicas: Sequence[KeyReplica]) -> Comparison:
     result = Comparison()
     if len(replicas) == 1:
         result.doubts.append(f"only the replica of broker {replicas[0].broker} was read")
-    result.doubts += [
-        f"broker {replica.broker} has records in a format from before Kafka 0.11, which were not read"
-        for replica in replicas
-        if replica.log.has_old_format
-    ]
     _compare_outcomes(replicas, bound, result)
     for replica in replicas:
+        if replica.log.has_old_format:
+            result.doubts.append(f"records of broker {replica.broker} from before Kafka 0.11 were not read")
+        if replica.is_complete is False:
+            result.doubts.append(f"broker {replica.broker} was not read to its end: its high watermark stayed behind")
         _compare_open(replica, replicas, bound, result)
     newest = {replica.broker: replica.newest(bound) for replica in replicas}
     last = max((record for record in newest.values() if record is not None), key=lambda r: r.offset, default=None)
