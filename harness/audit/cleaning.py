@@ -162,7 +162,7 @@ def uncleaned_notes(copies: Copies, replicas: Iterable[CheckerRow]) -> Iterator[
     ``replicas``: broker, place and ``stable_end`` of replicas that were read. Settings are those of the topic itself,
     in the metadata log. Without the log, partitions count as compacted that a cleaner has cleaned before.
     """
-    own = {} if copies.metadata is None else copies.metadata.topic_settings
+    own = {} if copies.metadata is None else copies.metadata.settings
     ends = {(row["broker"], place_of(row)): row["stable_end"] for row in replicas}
     for copy in copies.replicas:
         values, end = own.get(copy.topic, {}), ends.get((copy.broker, copy.place))

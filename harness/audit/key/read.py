@@ -120,7 +120,7 @@ def read_copies(
     Raises `UsageError` as `find_copies`.
     """
     copies, chosen = find_copies(brokers, [topic], "key"), set(numbers)
-    own = {} if copies.metadata is None else copies.metadata.topic_settings.get(topic, {})
+    own = {} if copies.metadata is None else copies.metadata.settings.get(topic, {})
     settings, partitions = read_settings(own), []
     for place in sorted({copy.place for copy in copies.replicas if not chosen or copy.partition in chosen}):
         replicas: list[KeyReplica] = []
