@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from harness.cluster.cluster import Cluster
 from harness.kafka_api import TopicPartition
 from harness.runtimes.base import Need, ability
-
-if TYPE_CHECKING:
-    from harness.cluster.cluster import Cluster
 
 Ability = TypeVar("Ability")
 

@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.clients import OPERATION_TIMEOUT_S, Answered, ClientError, ClientSpec, Headers, Library, TransactionStep
 from harness.errors import WaitTimeoutError
 from harness.kafka_api import TopicPartition
+from harness.models.cluster.cluster import SimCluster
 from harness.models.cluster.partition import SimPartition
 from harness.models.cluster.transactions import Transactional, TransactionCoordinator
 from harness.models.log.batch import ModelBatch
-
-if TYPE_CHECKING:
-    from harness.models.cluster.cluster import SimCluster
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from harness.judge.finding import CheckerRow, Place
+from harness.judge.finding import CheckerRow, Place
 
 CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""

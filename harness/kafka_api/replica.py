@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState, fetch, list_log_starts
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
-
-if TYPE_CHECKING:
-    from harness.kafka_api.connection import Connection
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
 
+from harness.cluster.cluster import Cluster
 from harness.kafka_api import TopicPartition
-
-if TYPE_CHECKING:
-    from harness.cluster.cluster import Cluster
-    from workloads.payload import Payload
+from workloads.payload import Payload
 
 
 def wait_removed(

@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from harness.clients import ClientSpec
 from harness.errors import UsageError
 from harness.host.clock import Clock
+from harness.schedules.scenario import Scenario
 from harness.suggest import nearest
-
-if TYPE_CHECKING:
-    from harness.schedules.scenario import Scenario
 
 Observation: TypeAlias = "dict[str, Any]"
 """An application's view of one topic: see the schema in `harness.play.applications`."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import Record
-
-if TYPE_CHECKING:
-    from harness.models.log.batch import ModelBatch
+from harness.models.log.batch import ModelBatch
 
 Range: TypeAlias = tuple[int, int]
 """Offsets, from the first up to an end."""

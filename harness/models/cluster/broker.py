@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.models.cluster.partition import SimPartition
 from harness.models.cluster.settings import BROKER, numbers
-
-if TYPE_CHECKING:
-    from harness.models.cluster.partition import SimPartition
-    from harness.models.log.replica import Replica
+from harness.models.log.replica import Replica
 
 FASTEST_S, SLOWEST_S = 0.0005, 0.005
 LOST: Final = 0.01

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.broker_files.segments.records import ABORT, marker_record
+from harness.models.cluster.cluster import SimCluster
+from harness.models.cluster.partition import SimPartition
 from harness.models.log.batch import ModelBatch
-
-if TYPE_CHECKING:
-    from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.partition import SimPartition
 
 FIRST_PRODUCER_ID: Final = 1000
 RETRY_S: Final = 0.1

@@ -6,13 +6,10 @@ Source of the rules: Fetch (``LocalLog.read``, ``TransactionIndex``) and the Jav
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, Record
-
-if TYPE_CHECKING:
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
+from harness.models.log.batch import ModelBatch
+from harness.models.log.replica import Replica
 
 
 def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:

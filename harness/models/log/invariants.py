@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, COMMIT
+from harness.models.log.replica import Replica
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from harness.models.log.replica import Replica
 
 LOST_VALUE: Final = "lost-value"
 """The last committed value of a key is missing, and no transaction hides it.

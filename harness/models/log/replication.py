@@ -11,11 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
+from harness.models.log.batch import ModelBatch
+from harness.models.log.replica import Replica
 
 
 @dataclass(slots=True)

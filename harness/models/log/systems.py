@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.models.log import cleaner, redpanda
 from harness.models.log.batch import ModelBatch, size_bytes
 from harness.models.log.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty, stable_segments
+from harness.models.log.invariants import ModelTruth
 from harness.models.log.replica import ModelSegment, Replica
-
-if TYPE_CHECKING:
-    from harness.models.log.invariants import ModelTruth
 
 RETENTION_MS: Final = 10
 NOW_MS: Final = 0

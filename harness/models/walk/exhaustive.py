@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from harness.schedules.operations.operation import Operation
+from harness.schedules.operations.operation import Operation
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -24,14 +24,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.broker_files.segments.records import COMMIT
-
-if TYPE_CHECKING:
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.invariants import ModelTruth
-    from harness.models.log.replica import Replica
+from harness.models.log.batch import ModelBatch
+from harness.models.log.invariants import ModelTruth
+from harness.models.log.replica import Replica
 
 OLD, NEW = "old", "new"
 """The group coordinators: of 3.9 by default, and of 4.0 on."""

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.models.log.invariants import ModelTruth
+from harness.models.log.replica import Replica
 from harness.schedules.operations.clients import DeleteGroup, JoinGroup, LeaveGroup
 from harness.schedules.operations.operation import Operation
-
-if TYPE_CHECKING:
-    from harness.models.log.invariants import ModelTruth
-    from harness.models.log.replica import Replica
 
 NOT_LOADED: Final = "coordinator-not-loaded"
 """The coordinator fails to load the partition: none of its groups can fetch or commit offsets, join or continue."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import UsageError
 from harness.models.world.world import IDEMPOTENT as MODEL_IDEMPOTENT
@@ -17,9 +17,7 @@ from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, SchedulePlayer, Step, unsupported
 from nemesis import FAULTS, SCRIPTS
-
-if TYPE_CHECKING:
-    from nemesis.fault import Fault
+from nemesis.fault import Fault
 
 TOPICS: Final = 5
 HOME_PARTITIONS: Final = 4

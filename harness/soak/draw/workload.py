@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.schedules.generators import Context, Each, Generator, Mix, Phases, Stagger, Together, Until
 from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
@@ -34,9 +34,7 @@ from harness.soak.draw.plan import (
     SETTINGS,
     Shape,
 )
-
-if TYPE_CHECKING:
-    from nemesis.fault import Fault
+from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
 """The maximum number of records in a transaction."""
