@@ -4,8 +4,9 @@
     python bench/blame.py again --evidence DIR          audits the stored folders once more, by the code of today
 
 Each round boots three brokers, takes one or two of them away under random traffic, brings each back, and then audits
-three times: ``live`` while the brokers run (with ``--load`` also while clients write), ``disk`` with their whole log
-directories, and ``disk, no metadata log`` without ``__cluster_metadata``. Which replicas are wrong is read from their
+four times: ``live`` while the brokers run (with ``--load`` also while clients write), ``live, metadata log`` with
+``--controllers``, ``disk`` with their whole log directories, and ``disk, no metadata log`` without
+``__cluster_metadata``. Which replicas are wrong is read from their
 files, without the checkers (`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A
 finding that does not say whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a
 marker, and the next marker says the same, so the broker serves the right records. ``called clean`` and ``nothing
@@ -54,14 +55,21 @@ if TYPE_CHECKING:
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
 BUSY, LIVE, DISK, DISK_ALONE = "live, under load", "live", "disk", "disk, no metadata log"
-FILES = {BUSY: "busy.json", LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}
+LIVE_WITH_LOG = "live, metadata log"
+FILES = {
+    BUSY: "busy.json",
+    LIVE: "live.json",
+    LIVE_WITH_LOG: "live-with-log.json",
+    DISK: "disk.json",
+    DISK_ALONE: "disk-alone.json",
+}
 TOPICS = "blame-*"
 AUDITED = {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}
 
 
-def audit_live(bootstrap: str) -> dict[str, Any]:
+def audit_live(bootstrap: str, *options: str) -> dict[str, Any]:
     """Run ``harness audit live`` and return its verdict. Raises `HarnessError`."""
-    arguments = ["--bootstrap-server", bootstrap, "--topic", TOPICS, "--format", "json"]
+    arguments = ["--bootstrap-server", bootstrap, "--topic", TOPICS, "--format", "json", *options]
     command = [sys.executable, "-m", "harness.cli.main", "audit", "live", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in AUDITED:
@@ -210,6 +218,8 @@ def run(  # noqa: PLR0917
                 drawn = Round(target, number, partitions, load_records_s=load, load_keys=load_keys)
                 with played(drawn, folder, partial(audit_under_load, folder)) as round_:
                     store(folder, LIVE, audit_live(round_.bootstrap))
+                    with_log = audit_live(round_.bootstrap, "--controllers", round_.controllers)
+                    store(folder, LIVE_WITH_LOG, with_log)
                 raise_if_served_otherwise(round_.served, replicas_of(folder))
                 actual = {"target": target, "version": round_.version, "seed": number, "partitions": partitions}
                 (folder / "round.json").write_text(json.dumps({**actual, "steps": round_.steps}, indent=1))

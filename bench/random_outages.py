@@ -30,6 +30,7 @@ from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, RuntimeRequest, live_addresses, live_brokers
+from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST, FREEZE
 from harness.targets import find_target
 
@@ -86,11 +87,15 @@ class Round:
 
 @dataclass(frozen=True)
 class Played:
-    """A cluster on which nothing changes any more: what happened to it, and what each of its replicas serves."""
+    """A cluster on which nothing changes any more: what happened to it, and what each of its replicas serves.
+
+    ``bootstrap`` and ``controllers``: addresses of brokers and of controllers, as options take them.
+    """
 
     version: str
     steps: tuple[str, ...]
     bootstrap: str
+    controllers: str
     served: Mapping[Replica, Served]
 
 
@@ -186,10 +191,13 @@ def played(round_: Round, folder: Path, under_load: Callable[[str], None] = lamb
             filler.raise_if_failed()
         _hold_still(rig)
         save_client_log(traffic.log, folder / "clients.json")
+        runtime = cluster.runtime
+        assert isinstance(runtime, LocalRuntime)  # noqa: S101
         yield Played(
             target.version,
             tuple(rig.steps),
             clients.bootstrap,
+            ",".join(map(str, runtime.controllers.values())),
             {
                 (broker, tp): one
                 for broker in BROKERS

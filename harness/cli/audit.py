@@ -15,7 +15,16 @@ import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import DIRECTORY, FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
+from harness.cli.options.parameters import (
+    DIRECTORY,
+    FILE,
+    MEGABYTES_A_SECOND,
+    MOST_BROKER,
+    FilePath,
+    Text,
+    file_to_read,
+    is_number,
+)
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
@@ -25,7 +34,7 @@ from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
 
-NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save", "spool_limit"}
+NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save", "spool_limit", "controllers"}
 """Parameters of ``audit live`` that make no sense if no data is read."""
 
 
@@ -179,6 +188,14 @@ def disk(
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
+@common.CLUSTER.option(
+    "--controllers",
+    common.SERVERS,
+    "One controller or several: fetch the metadata log, which decides more findings. Needs ClusterAction.",
+)
+@common.CLUSTER.option(
+    "--controllers-config", file_to_read(), "Properties for the listener of controllers.  [default: --command-config]"
+)
 @READING.option(
     "--rate-limit-mb", MEGABYTES_A_SECOND, "Read at most so many megabytes a second, from all brokers together."
 )
@@ -210,7 +227,8 @@ def live(
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
     Every replica is read whole from its own broker, while clients may write. A difference is reported if its broker
-    still shows it afterwards. With Describe on the cluster and on transactional ids it reports more.
+    still shows it afterwards. With Describe on the cluster and on transactional ids it reports more. With --controllers
+    it decides more often which replica is wrong.
 
     With --quick, --since or --until findings are reported as always, but never `clean`: unread data may differ.
 
@@ -221,13 +239,14 @@ def live(
 
     if reading["quick"] and common.options_given() & NEEDS_DATA:
         raise UsageError(
-            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --spark-master,"
-            " --spark-conf"
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --controllers,"
+            " --spark-master, --spark-conf"
         )
     files = AuditFiles(**{field.name: reading[field.name] for field in fields(AuditFiles)})
     files.check()
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
+    controllers, controllers_config = reading["controllers"], reading["controllers_config"]
     request = AuditRequest(
         common.addresses(bootstrap, config),
         topics,
@@ -237,7 +256,10 @@ def live(
         save=save,
         config=None if config is None else str(config),
         spool_limit_bytes=size_bytes(reading["spool_limit"]),
+        controllers=common.addresses(controllers, controllers_config or config) if controllers else (),
     )
+    if controllers_config and not controllers:
+        raise UsageError("--controllers-config is the login of --controllers HOST:PORT, which is missing")
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
     login = f" --command-config {config}" if config else ""

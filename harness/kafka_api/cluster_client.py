@@ -122,7 +122,11 @@ class ClusterClient:
 
     def connection(self, broker: int | Address, policy: RetryPolicy | None = None) -> closing[Connection]:
         """Connect for a ``with`` block. Raises as `Connection` does, and for a broker that is not registered."""
-        return closing(Connection(self._address(broker), policy or self.policy, self.clock, self._dial))
+        return closing(self.connect(broker, policy))
+
+    def connect(self, broker: int | Address, policy: RetryPolicy | None = None) -> Connection:
+        """Connect; the caller closes the connection. Raises as `connection`."""
+        return Connection(self._address(broker), policy or self.policy, self.clock, self._dial)
 
     def close(self) -> None:
         """Close the connections that were kept."""

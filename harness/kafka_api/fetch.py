@@ -12,7 +12,7 @@ the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -112,15 +112,15 @@ def _state(partition: Any) -> ReplicaState:
     )
 
 
-def choose_fetch_version() -> Request[int]:
-    """Return the Fetch version to use with this broker (KIP-35). Raises `HarnessError` where it supports none."""
+def choose_fetch_version(versions: Sequence[int] = FETCH_VERSIONS) -> Request[int]:
+    """Return the first of the Fetch versions that this broker supports (KIP-35). Raises `HarnessError` for none."""
 
     def decode(answer: Any) -> int:
         ranges = [(api.min_version, api.max_version) for api in answer.api_keys if api.api_key == FETCH_KEY]
-        for version in FETCH_VERSIONS:
+        for version in versions:
             if any(least <= version <= most for least, most in ranges):
                 return version
-        raise HarnessError(f"it supports no version of Fetch that names topics: none of {FETCH_VERSIONS}")
+        raise HarnessError(f"it supports none of the versions {', '.join(map(str, versions))} of Fetch")
 
     return request(ApiVersionsRequest, 0, decode)
 

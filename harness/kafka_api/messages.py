@@ -6,7 +6,7 @@ Messages are kafka-python's; their structures are dictionaries here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -54,9 +54,15 @@ def acknowledged(kind: type[ApiMessage], version: int, action: str, **fields: An
 
 
 def _structured(field: Any, value: Any) -> Any:
-    if not field.is_struct_array() or value is None:
+    if value is None or not (field.is_struct() or field.is_struct_array()):
         return value
-    return [field(**{name: _structured(field.fields[name], item[name]) for name in item}) for item in value]
+    if field.is_struct_array():
+        return [field(**_structures(field, item)) for item in value]
+    return field(**_structures(field, value))
+
+
+def _structures(field: Any, item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _structured(field.fields[name], value) for name, value in item.items()}
 
 
 def per_topic(

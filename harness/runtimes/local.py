@@ -84,7 +84,7 @@ class LocalRuntime:
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
-        self._addresses, self._controllers = listeners(self.spec, links.address if links else lambda _: ports.LOOPBACK)
+        self._addresses, self.controllers = listeners(self.spec, links.address if links else lambda _: ports.LOOPBACK)
         # If clients must log in, brokers have a separate listener for each other.
         inner = ports.free_ports(len(self.brokers)) if self.spec.security else []
         self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(self.brokers, inner, strict=False)}
@@ -282,7 +282,7 @@ class LocalRuntime:
         properties = kafka.server_properties(
             node_id=broker,
             listeners=[clients, *inner],
-            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
+            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self.controllers.items()},
             log_dir=str(self._log_dir(broker)),
             settings=self.spec.settings,
             security=security,

@@ -320,7 +320,7 @@ def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, in
 
 def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
-    assert "supports no version of Fetch that names topics" in result.failures[1, TP]
+    assert "supports none of the versions 11, 12 of Fetch" in result.failures[1, TP]
 
 
 def test_a_replica_that_is_not_served_is_a_failure(tmp_path: Path) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from checkers.attribution.coverage import EpochCoverage
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.join import JoinedLog
 from harness.judge.finding import Place
 
 if TYPE_CHECKING:
     from harness.audit.live.cluster import AuditedCluster
+
+
+NO_COPY: Final = "the copies have no metadata log (the folder __cluster_metadata-0 of any broker)"
+NOT_ASKED: Final = "the metadata log was not read (--controllers), so only the leaders of the current epochs are known"
+NOT_FETCHED: Final = "the metadata log could not be fetched, so only the leaders of the current epochs are known"
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class MetadataEvidence:
 
     ``leaders``: the last leader of each partition, -1 for none; ``is_current``: by a running cluster, else at the end
     of a metadata log. ``partition_counts``: by topic. ``is_without_transactions``: the cluster has no transaction
-    coordinator's log, and so never had a transaction.
+    coordinator's log, and so never had a transaction. ``lacking``: why there is no metadata log, a sentence.
     """
 
     coverage: Mapping[Place, EpochCoverage] = field(default_factory=dict)
@@ -31,6 +37,7 @@ class MetadataEvidence:
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     is_current: bool = False
     is_without_transactions: bool = False
+    lacking: str = ""
 
     def coverage_of(self, place: Place) -> EpochCoverage:
         """Return the leadership history of a partition; an empty one if it is unknown."""
@@ -40,7 +47,7 @@ class MetadataEvidence:
 def evidence_of_log(metadata: ClusterMetadata | None, audited: Collection[Place]) -> MetadataEvidence:
     """Return the evidence of a metadata log; empty without a log."""
     if metadata is None:
-        return MetadataEvidence()
+        return MetadataEvidence(lacking=NO_COPY)
     last = {place: history.states[-1] for place, history in metadata.histories.items()}
     return MetadataEvidence(
         {place: EpochCoverage(history, metadata.registrations) for place, history in metadata.histories.items()},
@@ -51,13 +58,16 @@ def evidence_of_log(metadata: ClusterMetadata | None, audited: Collection[Place]
     )
 
 
-def evidence_of_cluster(before: AuditedCluster, after: AuditedCluster | None) -> MetadataEvidence:
+def evidence_of_cluster(
+    before: AuditedCluster, after: AuditedCluster | None, log: JoinedLog | None = None
+) -> MetadataEvidence:
     """Return the evidence of a cluster's metadata ``before`` and ``after`` its replicas were read.
 
-    The metadata has neither earlier leaders, nor since when a replica is in the ISR. So coverage has the current leader
-    epochs only, and only of partitions whose leader epoch did not change meanwhile.
+    The metadata has neither earlier leaders, nor since when a replica is in the ISR; the metadata ``log`` after the
+    reading has them. Without it, coverage has the current leader epochs only, and only of partitions whose leader epoch
+    did not change meanwhile.
     """
-    coverage = {}
+    coverage: dict[Place, EpochCoverage] = {}
     for (topic, number), state in before.state.partitions.items() if after is not None else ():
         now = after.state.partitions.get((topic, number)) if after is not None else None
         is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
@@ -66,6 +76,8 @@ def evidence_of_cluster(before: AuditedCluster, after: AuditedCluster | None) ->
             history = PartitionHistory(topic, "", number, since_creation=False, states=states)
             coverage[topic, number] = EpochCoverage(history)
     latest = (after or before).state
+    metadata = None if log is None else log.metadata
+    coverage |= evidence_of_log(metadata, ()).coverage
     return MetadataEvidence(
         coverage,
         {place: state.replicas for place, state in before.state.partitions.items()},
@@ -73,4 +85,5 @@ def evidence_of_cluster(before: AuditedCluster, after: AuditedCluster | None) ->
         {topic.name: len(topic.partitions) for topic in latest.topics.values()},
         is_current=True,
         is_without_transactions=after is not None and not before.may_have_transactions,
+        lacking="" if metadata is not None else NOT_ASKED if log is None else NOT_FETCHED,
     )

@@ -24,6 +24,7 @@ from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_co
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.groups import add_groups
+from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log, verify_controllers
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.rate_limit import RateLimit
 from harness.audit.live.reading import PATIENCE_S
@@ -33,6 +34,7 @@ from harness.audit.live.spans import spans_between
 from harness.audit.live.spool import SpoolOptions, SpoolResult, copies_of, spool
 from harness.audit.live.waves import SPOOL_LIMIT_BYTES, waves_of
 from harness.broker_files.copies.copies import Copies
+from harness.broker_files.metadata_log.join import JoinedLog
 from harness.errors import UsageError
 from harness.host.java import Java, find_java
 from harness.host.workspace import Workspace
@@ -70,7 +72,8 @@ class AuditRequest:
     """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data.
 
     ``config``: the properties file that ``bootstrap`` was read with, for printed commands. ``spool_limit_bytes``: how
-    much is read before it is judged and deleted, unless ``save`` is set.
+    much is read before it is judged and deleted, unless ``save`` is set. ``controllers``: where to fetch the metadata
+    log; none: without.
     """
 
     bootstrap: Sequence[Address]
@@ -81,6 +84,7 @@ class AuditRequest:
     save: Path | None = None
     config: str | None = None
     spool_limit_bytes: int = SPOOL_LIMIT_BYTES
+    controllers: Sequence[Address] = ()
 
     @property
     def is_limited(self) -> bool:
@@ -100,12 +104,14 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
 def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> Verdict:
     """Return the verdict on every replica of the topics.
 
-    Raises `InterruptedAudit` for an interrupt once the brokers were asked, `UsageError` as `describe`, `prefilter` and
-    `session_of` do and where ``save`` cannot be made, and `SpoolDiskError` where the data does not fit on the disk.
+    Raises `InterruptedAudit` for an interrupt once the brokers were asked, `UsageError` as `describe`, `prefilter`,
+    `verify_controllers` and `session_of` do and where ``save`` cannot be made, and `SpoolDiskError` where the data does
+    not fit on the disk.
     """
     java = find_java()
     save_folder = None if request.save is None else _new_folder(request.save)
     answers, started_s = ask(request, progress), time.monotonic()
+    verify_controllers(answers.cluster.client, request.controllers, answers.cluster.state.cluster_id)
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
     with (
@@ -126,7 +132,13 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         compared = merged([*done, CheckedReading((), NO_ROWS, _interrupted(waves[len(done) :]))])
         # Leadership is evidence only where it did not change while replicas were read.
         after = describe(answers.cluster.client, request.topics) if done else None
-        verdict = answers.verdict(compared, {"read_and_check": _since(started_s)}, after)
+        log = None
+        if request.controllers and after is not None:
+            progress.stage("fetch the metadata log")
+            folder = (save_folder or workspace.path) / METADATA_FOLDER
+            cluster_id = after.state.cluster_id
+            log = fetch_metadata_log(after.client, request.controllers, cluster_id, folder, after.state.topics)
+        verdict = answers.verdict(compared, {"read_and_check": _since(started_s)}, after, log)
         if interrupt is not None:
             raise InterruptedAudit(verdict) from interrupt
         return verdict
@@ -197,20 +209,26 @@ class AuditAnswers:
         last_readings: CheckedReading,
         timings_s: Mapping[str, float],
         after: AuditedCluster | None = None,
+        log: JoinedLog | None = None,
         notes: Sequence[str] = (),
     ) -> Verdict:
-        """Assemble the verdict by these answers and the last readings; ``after``: the cluster after those."""
+        """Assemble the verdict by these answers and the last readings.
+
+        ``after``: the cluster after the readings; ``log``: its metadata log then, None if it was not asked for.
+        """
         state = self.cluster.state
         context = AuditContext(
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
-            evidence=evidence_of_cluster(self.cluster, after),
+            evidence=evidence_of_cluster(self.cluster, after, log),
             unknown=last_readings.unknown,
             broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
             shell=Shell(
                 ",".join(map(str, self.request.bootstrap)) or ANY_BROKER, self.request.config, self.cluster.own_settings
             ),
         )
-        notes = (*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes)
+        notes = (
+            *self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes
+        )  # fmt: skip
         copies = Copies(self.run_id, last_readings.replicas, notes=notes)
         verdict = assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
         return add_groups(verdict, self.cluster, context.evidence.leaders)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
     from harness.broker_files.segments.columns import Batches
+
+FIRST_METADATA_OFFSET: Final = 1
+"""A log that starts here has every metadata record: offset 0 has the election of the first controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,8 @@ def _beginning(
     first_offset: int, last_offset: int, snapshots: Iterable[Snapshot], notes: list[str]
 ) -> tuple[int, list[Message]]:
     """Return the offset between two offsets where replay begins, and the records of the snapshot at that offset."""
-    if first_offset == 0:
-        return 0, []
+    if first_offset <= FIRST_METADATA_OFFSET:
+        return first_offset, []
     usable = {snapshot.end_offset: snapshot for snapshot in snapshots}
     for end_offset, snapshot in sorted(usable.items()):
         if not first_offset <= end_offset <= last_offset:

@@ -142,11 +142,13 @@ def _check_servers(text: str) -> None:
     parse_bootstrap(text)
 
 
+SERVERS: Final = Text(_check_servers, metavar="HOST:PORT,…")
+
+
 def bootstrap_option(*, required: bool = True, note: str = "  [required]") -> Callable[[Callback], Callback]:
     """Return ``--bootstrap-server``. A command that checks it by itself has a ``note`` in its help."""
     text = "One broker or several to begin with." + ("" if required else note)
-    servers = Text(_check_servers, metavar="HOST:PORT,…")
-    return CLUSTER.option("--bootstrap-server", servers, text, name="bootstrap", required=required)
+    return CLUSTER.option("--bootstrap-server", SERVERS, text, name="bootstrap", required=required)
 
 
 config_option = CLUSTER.option(
