@@ -25,13 +25,14 @@ METADATA_TOPIC_ID: Final = UUID(int=1)
 """``Uuid.METADATA_TOPIC_ID``."""
 FETCH_VERSIONS: Final = (17, 13)
 FORMATS: Final = "harness.kafka_api.formats"
+"""The package of formats that kafka-python does not have; it is untyped, and reads them by the names of classes."""
 
 
-class FetchSnapshotRequest(ApiMessage, load_json=FORMATS):
+class FetchSnapshotRequest(ApiMessage, load_json=FORMATS):  # type: ignore[call-arg, misc]
     """A request for a part of a snapshot; kafka-python does not have it."""
 
 
-class FetchSnapshotResponse(ApiMessage, load_json=FORMATS):
+class FetchSnapshotResponse(ApiMessage, load_json=FORMATS):  # type: ignore[call-arg, misc]
     """The answer to `FetchSnapshotRequest`."""
 
 
