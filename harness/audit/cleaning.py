@@ -8,17 +8,14 @@ or when the oldest dirty segment is older than ``max.compaction.lag.ms``, KIP-35
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from checkers.evidence.copies import replica_facts
 from harness.broker_files.copies.selection import is_compacted
-from harness.broker_files.segments.batches import HEADER, MAGIC
 from harness.judge.finding import CheckerRow, name_of, place_of
 
 if TYPE_CHECKING:
@@ -29,8 +26,6 @@ OVERDUE_MS: Final = 3_600_000
 ASSUMED_RATIO: Final = 0.9
 """Where the copies do not show the topic's own ratio: more than any sensible default of a broker."""
 UNITS_S: Final = {"days": 86_400, "h": 3_600, "min": 60}
-_MAX_TIMESTAMP, _MAGIC_AT = 8, 16
-"""The field in `HEADER`; the byte of the magic."""
 ACTIVE, STABLE, YOUNG = "the active segment", "the last stable offset", "min.compaction.lag.ms"
 
 
@@ -62,15 +57,11 @@ def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
 
 
 @dataclass(frozen=True)
-class SegmentHead:
-    """A segment. ``first_ms``: the largest timestamp of its first batch, -1 without a batch.
-
-    ``modified_ms``: of the last append to its file, which a cleaner keeps (``Cleaner.cleanSegments``); 0 if unknown.
-    """
+class SegmentFile:
+    """A segment. ``modified_ms``: of the last append, which a cleaner keeps (``Cleaner.cleanSegments``); 0: unknown."""
 
     base_offset: int
     size_bytes: int
-    first_ms: int
     modified_ms: int
 
 
@@ -95,17 +86,17 @@ class Cleaning:
 
 
 def cleaning(
-    segments: Sequence[SegmentHead], checkpoint: int | None, log_start: int, stable_end: int, settings: RemovalSettings
+    segments: Sequence[SegmentFile], checkpoint: int | None, log_start: int, stable_end: int, settings: RemovalSettings
 ) -> Cleaning:
-    """Return the work of a cleaner, by `SegmentHead` of every segment and the ``cleaner-offset-checkpoint``.
+    """Return the work of a cleaner, by every segment and the ``cleaner-offset-checkpoint``; None: was never cleaned.
 
-    ``checkpoint``: None for a partition that was never cleaned. A segment counts as young until the next segment
-    begins: timestamps inside segments are not read. It counts as rolled at the last append to the next segment.
+    A segment's records count as written at the last append, and the segment as rolled at the last append to the next
+    one: both are at least as late as Kafka's own times, so that no pass counts as due too early.
     """
     pairs, now_ms = list(pairwise(segments)), max(segment.modified_ms for segment in segments)
     dirty = max(log_start, checkpoint or 0)
     lag_ms = settings.min_compaction_lag_ms or 0
-    young = [s for s, after in pairs if lag_ms and s.base_offset >= dirty and after.first_ms > now_ms - lag_ms]
+    young = [s for s, _ in pairs if lag_ms and s.base_offset >= dirty and s.modified_ms > now_ms - lag_ms]
     bounds = [(segments[-1].base_offset, ACTIVE), (stable_end, STABLE), *((s.base_offset, YOUNG) for s in young[:1])]
     end, held_by = min(bounds)
     # A pass cleans whole segments, up to the segment that has the end.
@@ -118,7 +109,7 @@ def cleaning(
         rolled_ms for (_, rolled_ms), size in zip(work, sizes, strict=True) if size > threshold * (clean_bytes + size)
     ][:1]
     if work and settings.max_compaction_lag_ms is not None:
-        due.append(max(work[0][0].first_ms + settings.max_compaction_lag_ms, work[0][1]))
+        due.append(max(work[0][0].modified_ms + settings.max_compaction_lag_ms, work[0][1]))
     return Cleaning(
         dirty,
         max(dirty, end),
@@ -138,22 +129,10 @@ def cleaning_of(copy: ReplicaCopy, stable_end: int, settings: RemovalSettings) -
         return None
     facts = replica_facts(copy.folder)
     segments = [
-        SegmentHead(segment.base_offset, (stat := path.stat()).st_size, _first_ms(path), _modified_ms(stat))
+        SegmentFile(segment.base_offset, (stat := path.stat()).st_size, int(getattr(stat, "st_mtime", 0) * 1000))
         for segment, path in zip(copy.segments, copy.logs, strict=True)
     ]
     return cleaning(segments, facts["cleaner_offset"], facts["log_start"] or 0, stable_end, settings)
-
-
-def _modified_ms(stat: os.stat_result) -> int:
-    return int(getattr(stat, "st_mtime", 0) * 1000)
-
-
-def _first_ms(path: Path) -> int:
-    with path.open("rb") as file:
-        header = file.read(HEADER.size)
-    if len(header) < HEADER.size or header[_MAGIC_AT] != MAGIC:
-        return -1
-    return int(HEADER.unpack(header)[_MAX_TIMESTAMP])
 
 
 def uncleaned_notes(copies: Copies, replicas: Iterable[CheckerRow]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from harness.audit.cleaning import (
     YOUNG,
     Cleaning,
     RemovalSettings,
-    SegmentHead,
+    SegmentFile,
     cleaning,
     problem_of,
     uncleaned_notes,
@@ -24,7 +24,7 @@ from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.metadata_log.copy import RecordType
 
 HOUR_MS = 3_600_000
-SEGMENTS = [SegmentHead(100 * n, 1000, HOUR_MS * n, HOUR_MS * (n + 1)) for n in range(5)]
+SEGMENTS = [SegmentFile(100 * n, 1000, HOUR_MS * (n + 1)) for n in range(5)]
 """Each has 100 offsets, 1,000 bytes and an hour; the last is active."""
 
 
@@ -58,7 +58,7 @@ def test_what_a_pass_may_clean(result: Cleaning, dirty: int, end: int, held_by: 
         (work(100, min_cleanable_dirty_ratio=0.75), None),  # the ratio must be above
         (work(100), None),
         (work(None), 2),  # nothing is clean: any ratio is exceeded
-        (work(100, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=2 * HOUR_MS), 3),
+        (work(100, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=2 * HOUR_MS), 4),
         (work(100, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=2**63 - 1), None),
         (work(400, min_cleanable_dirty_ratio=0.0, max_compaction_lag_ms=0), None),
     ],

@@ -236,5 +236,6 @@ def test_the_command_prints_text_and_json(tmp_path: Path) -> None:
     content = json.loads(run(*words, "--format", "json").stdout)
     assert (content["key"], content["exit_code"], content["partitions"][0]["partition"]) == ({"text": "K"}, 1, 0)
     assert content["partitions"][0]["replicas"][1]["records"][0]["offset"] == 1
+    assert "no folder has a replica of t-7" in str(run(*words, "--partition", "7").exception)
     missing = run("--topic", TOPIC, "--key", "M", *words[4:])
     assert (missing.return_value, missing.stdout.splitlines()[0]) == (0, "t-0: no replica has a record of the key")

@@ -27,7 +27,7 @@ from harness.audit.live.spans import Span
 from harness.audit.live.spool import ReadingProgress, SpoolOptions, bound_of, read_all
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_entries
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 
@@ -117,9 +117,11 @@ def read_copies(
 ) -> tuple[list[KeyPartition], tuple[str, ...]]:
     """Read copied replicas of these partitions, or of all, and return the notes on the copies, too.
 
-    Raises `UsageError` as `find_copies`.
+    Raises `UsageError` as `find_copies`, and for a partition that was not copied.
     """
     copies, chosen = find_copies(brokers, [topic], "key"), set(numbers)
+    if missing := chosen - {copy.partition for copy in copies.replicas}:
+        raise UsageError(f"--partition {min(missing)}: no folder has a replica of {topic}-{min(missing)}")
     own = {} if copies.metadata is None else copies.metadata.settings.get(topic, {})
     settings, partitions = read_settings(own), []
     for place in sorted({copy.place for copy in copies.replicas if not chosen or copy.partition in chosen}):
