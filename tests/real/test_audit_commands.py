@@ -87,7 +87,7 @@ def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
     assert (quick.code, quick.verdict["findings"]) == (EXIT_UNKNOWN, []), quick.output
     exposed = audit(sandbox, audited, "exposure", "--topic", "audited")
     assert (exposed.code, exposed.verdict["level"]) == (EXIT_CLEAN, "ok"), exposed.output
-    keyed = audit(sandbox, audited, "key", "--topic", "audited", "--key", "undecided", "--all-partitions")
+    keyed = audit(sandbox, audited, "key", "--topic", "audited", "--key", "v", "--all-partitions")
     assert keyed.code == EXIT_CLEAN, keyed.output
     replicas = keyed.verdict["partitions"][0]["replicas"]
     assert [[record["outcome"] for record in replica["records"]] for replica in replicas] == [["open"]] * 3

@@ -8,25 +8,17 @@ emptied control batch ends none.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 from harness.broker_files.copies.copies import LEADER_EPOCHS
-from harness.broker_files.segments.batches import (
-    Batch,
-    CorruptLogError,
-    OldEntry,
-    iter_entries,
-    iter_records,
-    marker,
-    until_cut,
-)
-from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
-from harness.broker_files.segments.codecs import decompress
+from harness.broker_files.segments.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL, until_cut
+from harness.broker_files.segments.blocks import Block, Readable, iter_blocks, key_hashes, unpack
 from harness.broker_files.segments.records import COMMIT, MARKERS
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 
@@ -35,6 +27,10 @@ if TYPE_CHECKING:
     from harness.broker_files.copies.copies import ReplicaCopy
 
 MOST_RECORDS: Final = 1000
+_COLUMNS: Final = (
+    "base_offset", "last_offset", "record_count", "attributes", "producer_id", "leader_epoch", "marker",
+    "timestamp_base_ms",
+)  # fmt: skip
 
 
 @dataclass
@@ -48,7 +44,7 @@ class KeyRecord:
     offset: int
     timestamp_ms: int
     value: bytes | None
-    leader_epoch: int
+    leader_epoch: int = -1
     producer_id: int | None = None
     horizon_ms: int | None = None
     outcome: str = COMMITTED
@@ -59,9 +55,9 @@ class KeyRecord:
 class KeyLog:
     """A replica's log as far as it was read.
 
-    ``epochs``: the first offset of each leader epoch, and the last one in this log. ``end``: the offset after the last
-    batch.
-    the key's records. ``opened``: the first offset of each producer's open transaction.
+    ``end``: the offset after the last batch. ``whole_from``: from there on the log has every offset. ``count``: of the
+    key's records. ``opened``: the first offset of each producer's open transaction. ``epochs``: the first offset of
+    each leader epoch, and the last one in this log.
     """
 
     key: bytes
@@ -79,57 +75,60 @@ class KeyLog:
         """Begin at the log start offset."""
         self.end = self.whole_from = self.log_start
 
-    def add(self, entries: Iterable[Batch | OldEntry], source: str) -> None:
-        """Read on. Raises `CorruptLogError` for records that cannot be read."""
-        for entry in entries:
-            if isinstance(entry, OldEntry):
-                self.has_old_format = True
-            elif entry.last_offset >= self.log_start:
-                self._add(entry, source)
-            self.end = max(self.end, entry.last_offset + 1)
+    def read(self, file: Readable, source: str, *, may_be_cut: bool = False) -> None:
+        """Read on. Raises `CorruptLogError`."""
+        blocks = iter_blocks(file, source=source)
+        for block in until_cut(blocks) if may_be_cut else blocks:
+            self.has_old_format |= len(block.skipped) > 0
+            records = defaultdict(list)
+            for index, record in _records_of(self.key, block):
+                records[index].append(record)
+            columns = (block.batches[name].tolist() for name in _COLUMNS)
+            for index, batch in enumerate(zip(*columns, strict=True)):
+                if batch[1] >= self.log_start:
+                    self._add(batch, records.get(index, ()))
 
-    def _add(self, batch: Batch, source: str) -> None:
-        if batch.base_offset > self.end or batch.record_count <= batch.last_offset - batch.base_offset:
-            self.whole_from = batch.last_offset + 1
-        first, _ = self.epochs.get(batch.leader_epoch, (batch.base_offset, 0))
-        self.epochs[batch.leader_epoch] = first, batch.last_offset
-        if batch.is_control:
-            ending = marker(batch, source=source)
-            if ending is not None and ending.type in MARKERS:
-                self.opened.pop(batch.producer_id, None)
-                for record in self._pending.pop(batch.producer_id, ()):
-                    record.outcome = COMMITTED if ending.type == COMMIT else ABORTED
-                    record.ended_at = batch.last_offset
+    def _add(self, batch: Sequence[Any], records: Sequence[KeyRecord]) -> None:
+        first, last, count, attributes, producer, epoch, marker, horizon_ms = batch
+        if first > self.end or count <= last - first:
+            self.whole_from = last + 1
+        self.end = last + 1
+        self.epochs[epoch] = self.epochs.get(epoch, (first, 0))[0], last
+        if attributes & CONTROL:
+            if marker in range(len(MARKERS)):
+                self.opened.pop(producer, None)
+                for record in self._pending.pop(producer, ()):
+                    record.outcome = COMMITTED if MARKERS[marker] == COMMIT else ABORTED
+                    record.ended_at = last
             return
-        if batch.is_transactional:
-            self.opened.setdefault(batch.producer_id, batch.base_offset)
-        for record in _records_of(self.key, batch, source):
+        if attributes & TRANSACTIONAL:
+            self.opened.setdefault(producer, first)
+        for record in records:
             if record.offset >= self.log_start:
                 self.count += 1
                 self.records.append(record)
-                if batch.is_transactional:
-                    self._pending.setdefault(batch.producer_id, deque(maxlen=MOST_RECORDS)).append(record)
+                record.leader_epoch = epoch
+                record.horizon_ms = horizon_ms if attributes & DELETE_HORIZON else None
+                if attributes & TRANSACTIONAL:
+                    record.producer_id, record.outcome = producer, OPEN
+                    self._pending.setdefault(producer, deque(maxlen=MOST_RECORDS)).append(record)
 
 
-def _records_of(key: bytes, batch: Batch, source: str) -> Iterator[KeyRecord]:
-    """Yield the batch's records of the key. Only batches that have its bytes somewhere are parsed."""
-    try:
-        if batch.is_empty or key not in decompress(batch.codec, batch.payload):
-            return
-    except ValueError as error:
-        raise CorruptLogError(source, batch.position, str(error)) from error
-    is_transactional = batch.is_transactional
-    for record in iter_records(batch, source=source):
-        if record.key == key:
-            yield KeyRecord(
-                record.offset,
-                record.timestamp_ms,
-                record.value,
-                batch.leader_epoch,
-                batch.producer_id if is_transactional else None,
-                batch.delete_horizon_ms,
-                OPEN if is_transactional else COMMITTED,
-            )
+def _records_of(key: bytes, block: Block) -> Iterator[tuple[int, KeyRecord]]:
+    """Yield the block's records of the key, each with the index of its batch. Raises `CorruptLogError`."""
+    from harness.broker_files.segments.fields import hash_fields  # noqa: PLC0415  (loads numba)
+
+    wanted, size = np.empty(1, np.uint64), np.array([len(key)], np.int32)
+    hash_fields(np.frombuffer(bytearray(key or b"-"), np.uint8), np.zeros(1, np.int32), size, wanted)
+    for unpacked in unpack(block):
+        data = unpacked.data
+        for row in np.flatnonzero(key_hashes(unpacked) == wanted[0]).tolist():
+            at, value_at = unpacked.key_at[row], unpacked.value_at[row]
+            if unpacked.key_size[row] == len(key) and data[at : at + len(key)].tobytes() == key:
+                value_size = unpacked.value_size[row]
+                value = None if value_size < 0 else data[value_at : value_at + value_size].tobytes()
+                record = KeyRecord(int(unpacked.offset[row]), int(unpacked.timestamp_ms[row]), value)
+                yield int(unpacked.batch[row]), record
 
 
 def read_copy(copy: ReplicaCopy, log: KeyLog) -> None:
@@ -139,18 +138,8 @@ def read_copy(copy: ReplicaCopy, log: KeyLog) -> None:
         starts = read_leader_epochs(epochs.read_bytes(), source=str(epochs))
         log.epochs = {epoch: (start, start - 1) for epoch, start in starts.items()}
     for path in copy.logs:
-        entries = _entries(path)
-        log.add(until_cut(entries) if path == copy.logs[-1] else entries, str(path))
-
-
-def _entries(path: Path) -> Iterator[Batch | OldEntry]:
-    if path.stat().st_size < WORTH_COMPILING_BYTES:
-        yield from iter_entries(path.read_bytes(), source=str(path))
-        return
-    with path.open("rb") as file:
-        for block in iter_blocks(file, source=str(path)):
-            yield from (OldEntry(0, 0, int(row["last_offset"]), int(row["magic"])) for row in block.skipped)
-            yield from (block.batch(index) for index in range(len(block.batches)))
+        with path.open("rb") as file:
+            log.read(file, str(path), may_be_cut=path == copy.logs[-1])
 
 
 @dataclass(frozen=True)

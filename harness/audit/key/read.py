@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -26,7 +27,6 @@ from harness.audit.live.reading import ReplicaReading
 from harness.audit.live.spans import Span
 from harness.audit.live.spool import ReadingProgress, SpoolOptions, bound_of, read_all
 from harness.broker_files.copies.copies import find_copies
-from harness.broker_files.segments.batches import iter_entries
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
@@ -107,7 +107,7 @@ def _reading(place: TopicPartition, log: KeyLog, bound: int) -> ReplicaReading:
     source = f"Fetch answer of {name_of(place)}"
 
     def write(_base_offset: int, batches: memoryview, _next_offset: int) -> None:
-        log.add(iter_entries(batches, source=source), source)
+        log.read(BytesIO(batches), source)
 
     return ReplicaReading(place, Span(log.log_start), bound, write)
 
