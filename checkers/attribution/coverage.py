@@ -23,7 +23,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.broker_files.metadata_log.history import NO_LEADER, PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.history import (
+    NO_LEADER,
+    PartitionHistory,
+    PartitionState,
+    absences,
+    time_text,
+)
 
 _RESERVED = "A" * 20
 """``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""
@@ -52,35 +58,49 @@ class EpochCoverage:
 
         ``last_epoch``: None means the newest epoch.
         """
-        states = () if self.history is None else self.history.states
-        epochs: dict[int, list[int]] = {}
-        for index, state in enumerate(states):
-            epochs.setdefault(state.leader_epoch, []).append(index)
-        newest = max(epochs, default=-1)
-        if first_epoch not in epochs or (last_epoch or 0) > newest:
+        if self.gap(broker, first_epoch, last_epoch) is not None:
             return None
-        needed = [epoch for epoch in epochs if first_epoch <= epoch <= (newest if last_epoch is None else last_epoch)]
-        since = states[epochs[first_epoch][0] :]
-        if _is_interrupted(since, broker):
-            return None
-        led = [epoch for epoch in needed if states[epochs[epoch][0]].leader == broker]
-        followed = [epoch for epoch in needed if states[epochs[epoch][0]].leader not in {broker, NO_LEADER}]
-        if not all(self._followed(epochs[epoch], broker) for epoch in followed):
-            return None
-        return Proof(_reason(led, followed), self._assumptions(broker, since[0].offset))
+        needed, led, followed = self._epochs(broker, first_epoch, last_epoch)
+        return Proof(_reason(led, followed), self._assumptions(broker, self._states[needed[0][0]].offset))
 
-    def _followed(self, indexes: Sequence[int], broker: int) -> bool:
-        """Return whether a broker was in the ISR for the whole epoch, and after that until it led or until now."""
+    def gap(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> str | None:
+        """Return why a replica is not shown to have received these epochs, a clause without its subject, else None."""
+        states = self._states
+        epochs = [state.leader_epoch for state in states]
+        if not epochs:
+            return "has no history in the metadata log"
+        if first_epoch not in epochs or (last_epoch or 0) > epochs[-1]:
+            return f"is known from leader epoch {epochs[0]} to {epochs[-1]}, and epoch {first_epoch} counts"
+        needed, _, followed = self._epochs(broker, first_epoch, last_epoch)
+        if interruption := _interruption(states[needed[0][0] :], broker):
+            return interruption
+        return next((gap for epoch in followed if (gap := self._missed(epochs.index(epoch), broker))), None)
+
+    @property
+    def _states(self) -> Sequence[PartitionState]:
+        return () if self.history is None else self.history.states
+
+    def _epochs(
+        self, broker: int, first_epoch: int, last_epoch: int | None
+    ) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+        """Return the first state's index and the number of each epoch; the epochs that the broker led, and others."""
+        epochs: dict[int, int] = {}
+        for index, state in enumerate(self._states):
+            epochs.setdefault(state.leader_epoch, index)
+        newest = max(epochs) if last_epoch is None else last_epoch
+        needed = [(index, epoch) for epoch, index in epochs.items() if first_epoch <= epoch <= newest]
+        led = [epoch for index, epoch in needed if self._states[index].leader == broker]
+        followed = [epoch for index, epoch in needed if self._states[index].leader not in {broker, NO_LEADER}]
+        return needed, led, followed
+
+    def _missed(self, first: int, broker: int) -> str | None:
+        """Return why a broker was not in the ISR for a whole epoch, and after that until it led or until now."""
         assert self.history is not None  # noqa: S101  (the caller has epochs)
-        states = self.history.states
-        if indexes[0] == 0 and not self.history.since_creation:
-            return False
-        for state in states[indexes[0] :]:
-            if state.leader == broker:
-                return True
-            if broker not in state.isr:
-                return False
-        return True
+        if first == 0 and not self.history.since_creation:
+            return f"has no known ISR history before {_when(self._states[0], 'the metadata log starts')}"
+        states = self._states[first:]
+        led = next((index for index, state in enumerate(states) if state.leader == broker), len(states))
+        return next((f"was {absence}" for absence in absences(states[:led], broker)), None)
 
     def _assumptions(self, broker: int, since_offset: int) -> tuple[str, ...]:
         if self.registrations is not None and all(
@@ -92,13 +112,19 @@ class EpochCoverage:
         return (f"broker {broker} lost nothing of this log {when}: {lost}",)
 
 
-def _is_interrupted(states: Sequence[PartitionState], broker: int) -> bool:
-    """Return whether a broker's log may have been replaced, or truncated below the high watermark."""
-    directories = {directory for state in states if (directory := _directory(state, broker))}
-    unclean = any(
-        later.recovering or later.leader not in {NO_LEADER, *before.isr} for before, later in pairwise(states)
-    )
-    return unclean or len(directories) > 1 or any(broker not in state.replicas for state in states)
+def _interruption(states: Sequence[PartitionState], broker: int) -> str | None:
+    """Return why a broker's log may have been replaced, or truncated below the high watermark, else None."""
+    if len({directory for state in states if (directory := _directory(state, broker))}) > 1:
+        return "has its log in another directory since"
+    for before, later in pairwise(states):
+        if later.recovering or later.leader not in {NO_LEADER, *before.isr}:
+            return f"may have lost records in the unclean election of {_when(later, 'unknown time')}"
+    unassigned = next((state for state in states if broker not in state.replicas), None)
+    return None if unassigned is None else f"was not assigned from {_when(unassigned, 'the first')} on"
+
+
+def _when(state: PartitionState, otherwise: str) -> str:
+    return otherwise if state.time_ms is None else time_text(state.time_ms)
 
 
 def _directory(state: PartitionState, broker: int) -> str | None:

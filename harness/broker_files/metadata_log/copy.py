@@ -103,11 +103,15 @@ class MetadataCopy:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A decoded record. ``offset``: in a snapshot, the last offset before the snapshot's end."""
+    """A decoded record. ``offset``: in a snapshot, the last offset before the snapshot's end.
+
+    ``time_ms``: when a controller wrote the record, UTC; None in a snapshot.
+    """
 
     offset: int
     type: RecordType
     fields: dict[str, Any]
+    time_ms: int | None = None
 
 
 def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]:
@@ -191,7 +195,7 @@ def _messages(block: Block, unpacked: Unpacked) -> Iterator[Message]:
         at, size = int(frame_at[row]), int(sizes[row])
         try:
             record_type, _, fields = decode_record(unpacked.data[at : at + size].tobytes() if size >= 0 else None)
-            yield Message(int(unpacked.offset[row]), record_type, fields)
+            yield Message(int(unpacked.offset[row]), record_type, fields, int(unpacked.timestamp_ms[row]))
         except ValueError as error:
             position = int(block.batches["position"][unpacked.batch[row]])
             raise CorruptLogError(block.source, position, str(error)) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ class PartitionState:
 
     ``leader`` may be `NO_LEADER`. ``recovering``: an unclean election chose the leader, which has not recovered yet
     (``LeaderRecoveryState``). ``directories``: the id of the log directory of each of ``replicas``, as in its
-    ``meta.properties`` (KIP-858); empty if they are unknown.
+    ``meta.properties`` (KIP-858); empty if they are unknown. ``time_ms``: of the record; None if it is unknown.
     """
 
     offset: int
@@ -44,6 +45,7 @@ class PartitionState:
     isr: tuple[int, ...]
     recovering: bool = False
     directories: tuple[str, ...] = ()
+    time_ms: int | None = field(default=None, compare=False)
 
     @property
     def is_creation(self) -> bool:
@@ -120,10 +122,10 @@ class MetadataReplay:
             case RecordType.PARTITION:
                 name = self.names.get(fields["topic_id"], "")
                 if name and (self.topics is None or name in self.topics):
-                    self.states[fields["topic_id"], fields["partition_id"]] = [_created(message.offset, fields)]
+                    self.states[fields["topic_id"], fields["partition_id"]] = [_created(message)]
             case RecordType.PARTITION_CHANGE:
                 if states := self.states.get((fields["topic_id"], fields["partition_id"])):
-                    states.append(_changed(states[-1], message.offset, fields))
+                    states.append(_changed(states[-1], message))
             case RecordType.REGISTER_BROKER:
                 # A process that registers again keeps its broker epoch. The offset in a snapshot is unknown.
                 self.registrations[fields["broker_id"]].add(fields["broker_epoch"])
@@ -155,9 +157,10 @@ def committed(messages: Iterable[Message]) -> Iterator[Message]:
                 yield message
 
 
-def _created(offset: int, fields: Mapping[str, Any]) -> PartitionState:
+def _created(message: Message) -> PartitionState:
+    fields = message.fields
     return PartitionState(
-        offset,
+        message.offset,
         leader=fields["leader"],
         leader_epoch=fields["leader_epoch"],
         partition_epoch=fields["partition_epoch"],
@@ -165,10 +168,12 @@ def _created(offset: int, fields: Mapping[str, Any]) -> PartitionState:
         isr=tuple(fields["isr"]),
         recovering=fields.get("leader_recovery_state") == _RECOVERING,
         directories=_directories(fields.get("directories", ())),
+        time_ms=message.time_ms,
     )
 
 
-def _changed(last: PartitionState, offset: int, fields: Mapping[str, Any]) -> PartitionState:
+def _changed(last: PartitionState, message: Message) -> PartitionState:
+    fields = message.fields
     lists = {name: fields.get(name) for name in ("replicas", "isr")}
     changed: dict[str, Any] = {name: tuple(brokers) for name, brokers in lists.items() if brokers is not None}
     if (directories := fields.get("directories")) is not None:
@@ -178,7 +183,39 @@ def _changed(last: PartitionState, offset: int, fields: Mapping[str, Any]) -> Pa
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
     if (recovery := fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)) != _UNCHANGED_RECOVERY:
         changed["recovering"] = recovery == _RECOVERING
-    return replace(last, offset=offset, partition_epoch=last.partition_epoch + 1, **changed)
+    changed |= {"offset": message.offset, "time_ms": message.time_ms}
+    return replace(last, partition_epoch=last.partition_epoch + 1, **changed)
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A time in which a broker was out of the ISR. None: before the first state, of unknown time; or until now."""
+
+    since_ms: int | None
+    until_ms: int | None
+
+    def __str__(self) -> str:
+        """Return the absence as the end of a sentence."""
+        start = "" if self.since_ms is None else f" from {time_text(self.since_ms)}"
+        return f"out of the ISR{start}" + (" on" if self.until_ms is None else f" until {time_text(self.until_ms)}")
+
+
+def absences(states: Iterable[PartitionState], broker: int) -> list[Absence]:
+    """Return when a broker was out of the ISR, in order."""
+    result: list[Absence] = []
+    is_out = False
+    for state in states:
+        if broker not in state.isr:
+            result += [] if is_out else [Absence(state.time_ms, None)]
+        elif is_out:
+            result[-1] = replace(result[-1], until_ms=state.time_ms)
+        is_out = broker not in state.isr
+    return result
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _directories(ids: Iterable[str]) -> tuple[str, ...]:
