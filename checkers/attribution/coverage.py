@@ -23,13 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.broker_files.metadata_log.history import (
-    NO_LEADER,
-    PartitionHistory,
-    PartitionState,
-    absences,
-    time_text,
-)
+from harness.broker_files.metadata_log.history import NO_LEADER, PartitionHistory, PartitionState, absences, time_text
 
 _RESERVED = "A" * 20
 """``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""
@@ -64,13 +58,15 @@ class EpochCoverage:
         return Proof(_reason(led, followed), self._assumptions(broker, self._states[needed[0][0]].offset))
 
     def gap(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> str | None:
-        """Return why a replica is not shown to have received these epochs, a clause without its subject, else None."""
+        """Return why a replica is not shown to have received these epochs, a phrase; else None."""
         states = self._states
         epochs = [state.leader_epoch for state in states]
         if not epochs:
-            return "has no history in the metadata log"
+            return "no history in the metadata log"
         if first_epoch not in epochs or (last_epoch or 0) > epochs[-1]:
-            return f"is known from leader epoch {epochs[0]} to {epochs[-1]}, and epoch {first_epoch} counts"
+            return (
+                f"its history begins in leader epoch {epochs[0]}, after epoch {first_epoch} of the record in question"
+            )
         needed, _, followed = self._epochs(broker, first_epoch, last_epoch)
         if interruption := _interruption(states[needed[0][0] :], broker):
             return interruption
@@ -97,10 +93,10 @@ class EpochCoverage:
         """Return why a broker was not in the ISR for a whole epoch, and after that until it led or until now."""
         assert self.history is not None  # noqa: S101  (the caller has epochs)
         if first == 0 and not self.history.since_creation:
-            return f"has no known ISR history before {_when(self._states[0], 'the metadata log starts')}"
+            return "members of the ISR before the start of the metadata log are unknown"
         states = self._states[first:]
         led = next((index for index, state in enumerate(states) if state.leader == broker), len(states))
-        return next((f"was {absence}" for absence in absences(states[:led], broker)), None)
+        return next((str(absence) for absence in absences(states[:led], broker)), None)
 
     def _assumptions(self, broker: int, since_offset: int) -> tuple[str, ...]:
         if self.registrations is not None and all(
@@ -115,16 +111,16 @@ class EpochCoverage:
 def _interruption(states: Sequence[PartitionState], broker: int) -> str | None:
     """Return why a broker's log may have been replaced, or truncated below the high watermark, else None."""
     if len({directory for state in states if (directory := _directory(state, broker))}) > 1:
-        return "has its log in another directory since"
+        return "its log is in another directory since"
     for before, later in pairwise(states):
         if later.recovering or later.leader not in {NO_LEADER, *before.isr}:
-            return f"may have lost records in the unclean election of {_when(later, 'unknown time')}"
+            return f"the unclean election of {_when(later)} may have lost records"
     unassigned = next((state for state in states if broker not in state.replicas), None)
-    return None if unassigned is None else f"was not assigned from {_when(unassigned, 'the first')} on"
+    return None if unassigned is None else f"not assigned at {_when(unassigned)}"
 
 
-def _when(state: PartitionState, otherwise: str) -> str:
-    return otherwise if state.time_ms is None else time_text(state.time_ms)
+def _when(state: PartitionState) -> str:
+    return f"metadata offset {state.offset}" if state.time_ms is None else time_text(state.time_ms)
 
 
 def _directory(state: PartitionState, broker: int) -> str | None:

@@ -23,6 +23,7 @@ from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.cleaning import uncleaned_notes
 from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
+from harness.audit.explain.cause import with_cause
 from harness.audit.explain.impact import with_impact
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
@@ -185,7 +186,10 @@ def assemble(
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    findings = [with_impact(with_coordinator(finding, context.evidence), context.evidence) for finding in findings]
+    findings = [
+        with_cause(with_impact(with_coordinator(finding, context.evidence), context.evidence), context.evidence)
+        for finding in findings
+    ]
     findings = with_advice(findings, brokers, context.shell)
     findings_by_place = by_place(findings)
 

@@ -85,6 +85,7 @@ class Finding:
     decided: bool = True
     consequence: str | None = None
     impact: str | None = None
+    cause: str | None = None
     decided_by: tuple[str, ...] | None = None
     assumptions: tuple[str, ...] | None = None
     right: tuple[int, ...] | None = None

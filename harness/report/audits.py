@@ -107,6 +107,7 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
     else:
         who = "on every replica" if is_decided else "which replica is wrong is undecided"
     rows = _distinct("Impact now", [finding.impact for finding in findings if finding.impact])
+    rows += _distinct("Cause", [finding.cause for finding in findings if finding.cause])
     rows += _distinct("Consumers", [f.record.consumers for f in findings if f.record and f.record.consumers])
     rows += _distinct("Meaning", [finding.means for finding in findings if finding.means])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)

@@ -36,7 +36,7 @@ OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
 DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """Errors of drawing a folder that is damaged or of another release."""
-_SHOWN_APART: Final = frozenset({"explanation", "impact", "means", "do", "commands"})
+_SHOWN_APART: Final = frozenset({"explanation", "impact", "cause", "means", "do", "commands"})
 """Fields of a finding that pages show next to its witness."""
 _COMMANDS: Final = (
     'kafka-dump-log.sh --print-data-log --files "$(printf %s, {folder}/*.log)"\n'

@@ -115,6 +115,27 @@ def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_remo
     assert "reassign" not in " ".join((result["do"], *result["commands"]))
 
 
+def test_an_undecided_finding_says_which_evidence_is_missing() -> None:
+    t_ms = 1_795_757_520_000
+    isrs = (
+        ((0, *ALL), 0),
+        ((0, 2), t_ms),
+        ((0, *ALL), t_ms + 1000),
+        ((0, 1, 3), t_ms + 5000),
+        ((0, *ALL), t_ms + 9000),
+    )
+    states = [PartitionState(1, 0, 0, 0, ALL, isr, time_ms=time_ms) for isr, time_ms in isrs]
+    coverage = EpochCoverage(PartitionHistory("t", "id", 0, since_creation=True, states=tuple(states)), {})
+    (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=coverage)
+    assert (
+        "no replica is shown to have received every record since then: brokers 1, 3: out of the ISR from 2026-11-27 "
+        "05:32:00 UTC until 2026-11-27 05:32:01 UTC; broker 2: out of the ISR from 2026-11-27 05:32:05 UTC until "
+        "2026-11-27 05:32:09 UTC. If broker 1 is wrong"
+    ) in result["explanation"]
+    (nothing_known,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3)
+    assert "brokers 1, 2, 3: no history in the metadata log" in nothing_known["explanation"]
+
+
 def test_who_serves_an_aborted_value_is_named_so_where_the_right_replicas_have_an_older_one() -> None:
     """The witnesses have removed the aborted record: nothing but the older value shows its outcome."""
     rows = [disagreement(POISON, 2, believed_here="committed", older_value_there_at=3)]

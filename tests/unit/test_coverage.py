@@ -87,3 +87,47 @@ def test_restarts_that_are_not_known_are_an_assumption() -> None:
     assert proof is not None
     assert "if it was restarted since" in proof.assumptions[0]
     assert proof.reason == "led leader epoch 7"
+
+
+T_MS = 1_795_757_520_000
+"""2026-11-27 05:32:00 UTC."""
+T = "2026-11-27 05:32:0{} UTC".format
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        pytest.param(EpochCoverage(), "no history in the metadata log", id="nothing"),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, (1, 3), time_ms=T_MS), state(3, 1, 0, time_ms=T_MS + 1000)),
+            f"out of the ISR from {T(0)} until {T(1)}", id="away",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0, time_ms=0), state(2, 1, 0, (1, 3), time_ms=T_MS)),
+            f"out of the ISR from {T(0)} on", id="still away",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, time_ms=T_MS), since_creation=False),
+            "members of the ISR before the start of the metadata log are unknown", id="after a snapshot",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 4), since_creation=False),
+            "its history begins in leader epoch 4, after epoch 0 of the record in question", id="the log starts later",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, recovering=True, time_ms=T_MS)),
+            f"the unclean election of {T(0)} may have lost records", id="unclean",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, (1, 3), replicas=(1, 3), time_ms=T_MS), state(3, 1, 0)),
+            f"not assigned at {T(0)}", id="unassigned",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0, directories=("a", "b", "c")), state(2, 1, 0, directories=("a", "d", "c"))),
+            "its log is in another directory since", id="moved",
+        ),
+        pytest.param(coverage(state(1, 1, 0)), None, id="received"),
+    ],
+)  # fmt: skip
+def test_why_broker_2_is_not_shown_to_have_received_everything(known: EpochCoverage, expected: str | None) -> None:
+    assert known.gap(2, 0) == expected

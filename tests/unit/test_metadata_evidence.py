@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
-from harness.audit.explain.metadata_evidence import evidence_of_cluster, evidence_of_log
+from harness.audit.explain.metadata_evidence import (
+    NO_COPY,
+    NOT_ASKED,
+    NOT_FETCHED,
+    evidence_of_cluster,
+    evidence_of_log,
+)
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.join import JoinedLog
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, TopicState
 from harness.kafka_api.metadata import PartitionState as Led
@@ -48,3 +55,19 @@ def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> 
     assert evidence.replicas == {PLACE: (2, 1, 3)}
     assert not evidence.is_without_transactions
     assert evidence_of_log(None, ()).coverage == {}
+
+
+def test_without_a_metadata_log_the_evidence_says_how_to_get_it() -> None:
+    assert evidence_of_cluster(cluster(1, 4), cluster(1, 4)).lacking == NOT_ASKED
+    assert evidence_of_cluster(cluster(1, 4), cluster(1, 4), JoinedLog(None, ("why",))).lacking == NOT_FETCHED
+    assert evidence_of_log(None, ()).lacking == NO_COPY
+
+
+def test_a_fetched_metadata_log_replaces_the_current_epochs() -> None:
+    states = (PartitionState(1, 2, 3, 0, ALL, ALL), PartitionState(2, 1, 4, 1, ALL, ALL))
+    history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
+    metadata = ClusterMetadata(Path("log"), {PLACE: history}, {}, frozenset({"t", "__transaction_state"}), 0, 3)
+    evidence = evidence_of_cluster(cluster(1, 4), cluster(2, 5), JoinedLog(metadata, ()))
+    assert (evidence.coverage[PLACE].history, evidence.lacking) == (history, "")
+    assert evidence.is_current
+    assert evidence.replicas == {PLACE: ALL}

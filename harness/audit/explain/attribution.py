@@ -182,8 +182,29 @@ def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
         return _decision(state, {broker: _names(broker, states, state, finding, disputes) for broker in state.wrong})
     if disputes.evidence.is_without_transactions and finding.anomaly == DIVERGED:
         return DisputeDecision(frozenset({accused}), reasons=(NO_TRANSACTIONS,), assumptions=(NOT_LOST,))
-    why = outcome.contradiction or state.contradiction or NO_WITNESS
+    why = outcome.contradiction or state.contradiction or f"{NO_WITNESS}: {_missing(finding, states, disputes)}"
     return DisputeDecision(frozenset(), reasons=(why,))
+
+
+def _missing(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> str:
+    """Return which evidence is missing for a decision, and why."""
+    if disputes.evidence.lacking:
+        return disputes.evidence.lacking
+    epochs = [state.at.leader_epoch for state in states if state.at is not None]
+    if not epochs:
+        return "no replica has the disputed record any more, which would show its leader epoch"
+    coverage = disputes.evidence.coverage_of(finding.place)
+    brokers_by_gap: dict[str, list[int]] = {}
+    for state in states:
+        brokers_by_gap.setdefault(coverage.gap(state.broker, min(epochs)) or _silence(state), []).append(state.broker)
+    return "; ".join(f"{brokers_text(brokers)}: {gap}" for gap, brokers in brokers_by_gap.items())
+
+
+def _silence(state: KeyState) -> str:
+    """Return why the state of a replica with every record does not show which state is right."""
+    if state.open_from is not None:
+        return f"received every record, with offset {state.open_from} in an open transaction"
+    return f"received every record, and its log starts at offset {state.log_start}"
 
 
 def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> DisputeDecision:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -193,6 +194,11 @@ class Absence:
 
     since_ms: int | None
     until_ms: int | None
+
+    @property
+    def took_s(self) -> float:
+        """The duration; infinite if it is unknown."""
+        return inf if self.since_ms is None or self.until_ms is None else (self.until_ms - self.since_ms) / 1000
 
     def __str__(self) -> str:
         """Return the absence as the end of a sentence."""
