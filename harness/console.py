@@ -44,6 +44,19 @@ def print_progress(text: str) -> None:
         stderr().line(text)
 
 
+class SilentProgress:
+    """Implements `Progress` and prints nothing."""
+
+    def stage(self, text: str) -> None:
+        """Print nothing."""
+
+    def jars(self, done: int, total: int) -> None:
+        """Print nothing."""
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """Print nothing."""
+
+
 class ConsoleProgress:
     """Stages as lines on stderr, with the seconds since the start; bars on a terminal only."""
 

@@ -29,7 +29,6 @@ NO_TOPIC = ("",)
     epilog=common.examples(
         "harness guard --bootstrap-server kafka-1:9092,kafka-2:9092 --dry-run",
         "harness guard --bootstrap-server kafka-1:9092 --topic 'orders-*' --topic __consumer_offsets",
-        "harness guard --bootstrap-server kafka-1:9092 --observe-only --listen 0.0.0.0 --port 9464",
     ),
 )
 @common.bootstrap_option(required=False)
@@ -42,7 +41,6 @@ NO_TOPIC = ("",)
     default=2.0,
 )
 @PROTECTION.flag("--dry-run", "Say what would be changed, and change nothing.")
-@PROTECTION.flag("--observe-only", "Metrics and warnings; change nothing.")
 @PROTECTION.option(
     "--pause-warning", Number(1, MOST_WARNING_S, "S"), "Warn of a topic that is paused for longer.", default=3600.0
 )
@@ -51,7 +49,7 @@ NO_TOPIC = ("",)
 @WATCHING.option(
     "--observe-every",
     Number(1, MOST_S, "S"),
-    "Seconds between two looks at transactions, last stable offsets and sizes of logs.",
+    "Seconds between two looks at the sizes of paused topics' logs.",
     default=60.0,
 )
 @common.OUTPUT.option("--events", FILE, "Append one JSON object an event.")
@@ -74,13 +72,11 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
         return EXIT_CLEAN
     from harness.protect.guard import run  # noqa: PLC0415
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
-    from harness.protect.guard.status import ACT, DRY_RUN, OBSERVE  # noqa: PLC0415
+    from harness.protect.guard.status import ACT, DRY_RUN  # noqa: PLC0415
 
     if bootstrap is None:
         raise UsageError("Missing option '--bootstrap-server'.")
-    if parameters["dry_run"] and parameters["observe_only"]:
-        raise UsageError("--dry-run and --observe-only exclude each other: give one")
-    mode = DRY_RUN if parameters["dry_run"] else OBSERVE if parameters["observe_only"] else ACT
+    mode = DRY_RUN if parameters["dry_run"] else ACT
     options = GuardOptions(
         parameters["topics"], parameters["interval"], mode, parameters["pause_warning"], run.writer()
     )

@@ -32,6 +32,7 @@ from harness.cli.repair import repair
 from harness.cli.run import run
 from harness.cli.site import report, serve
 from harness.cli.soak import soak
+from harness.cli.watch import watch
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError
 from harness.escape import LogFormatter, visible
 from harness.terminal import stderr
@@ -52,7 +53,7 @@ def cli(context: click.Context) -> None:
 
 
 audit.add_command(key)
-COMMANDS = (run, check, compare, nightly, explore, soak, conform, report, serve, audit, repair, gate, guard)
+COMMANDS = (run, check, compare, nightly, explore, soak, conform, report, serve, audit, watch, repair, gate, guard)
 for subcommand in (*COMMANDS, doctor, clean, images, *LISTS):
     cli.add_command(subcommand)
 

@@ -106,9 +106,13 @@ class ThreadRoutine:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
+    def let_end(self) -> None:
+        """End the repetition without waiting for an action under way, which changes nothing."""
+        self._stop.set()
+
     def stop(self) -> None:
         """See `Routine`."""
-        self._stop.set()
+        self.let_end()
         self._thread.join(JOIN_TIMEOUT_S)
         if self._thread.is_alive():
             raise HarnessError(f"{self.name} did not stop within {JOIN_TIMEOUT_S:g} s")

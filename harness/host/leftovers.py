@@ -108,6 +108,13 @@ def is_abandoned(directory: Path, owner: Owner | None) -> bool:
     return False
 
 
+def remove_abandoned(run_dir: Path) -> None:
+    """Remove what runs with this folder have left where their keeper was killed, too."""
+    for directory, owner in find_leftovers().items():
+        if owner and owner.run_dir == str(run_dir.absolute()) and is_abandoned(directory, owner):
+            remove(directory)
+
+
 def change_owner(directory: Path, **changes: Any) -> None:
     """Replace these fields of the directory's owner, if it can be read."""
     if owner := read_owner(directory):

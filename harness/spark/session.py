@@ -38,7 +38,7 @@ LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "Pyth
 def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path] | None = None) -> SparkSession:
     """Start the session; it writes files to ``scratch_dir``, and its output to ``log_path``.
 
-    ``launched``: its JVM, if that was started before. Only once in a process: pyspark never releases its gateway.
+    ``launched``: its JVM, if that was started before. Another session needs `workspace_session.forget`.
     """
     # A JVM that is ended on purpose leaves calls unanswered: not an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

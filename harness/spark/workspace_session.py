@@ -173,6 +173,15 @@ def has_ended(session: SparkSession) -> bool:
     return False
 
 
+def forget() -> None:
+    """Let pyspark start another session in this process, after the JVM of the last one has ended."""
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+
+
 def _cause(error: Exception, log_path: Path) -> str:
     """Return the most specific error message: of a worker's Python, of the log, or of a Java exception."""
     message, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""

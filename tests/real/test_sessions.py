@@ -32,7 +32,7 @@ COPY, NFS, TOPICS, LIBS = "/copy/", "/nfs/", "'orders-*'", "/opt/kafka/libs"
 """The placeholders on pages for a reader's cluster."""
 NEEDS: Final = {ROOT / "docs/how-to/containers.md": ("engine", "compose")}
 CHANGING: Final = {ROOT / "docs/how-to" / name for name in ("guard.md", "repair.md")}
-UNTIL_SIGNAL: Final = re.compile(r"harness guard (?!status|release)")
+UNTIL_SIGNAL: Final = re.compile(r"harness (?:watch|guard) (?!status|release)")
 INTERRUPTED: Final = "timeout --preserve-status --signal=INT 20"
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 

@@ -20,7 +20,8 @@ METRICS = {family.name for family in families(GuardStatus(), Observation(), 1)}
 
 def test_the_metrics_of_the_alert_rules_exist() -> None:
     rules: Any = yaml.safe_load((FILES / "alerts.yaml").read_text())
-    names = {name for rule in rules["groups"][0]["rules"] for name in re.findall(rf"{PREFIX}\w+", rule["expr"])}
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    names = {name for expression in expressions for name in re.findall(rf"{PREFIX}\w+", expression)}
     assert len(names) > 5
     assert names <= METRICS
 

@@ -1,4 +1,4 @@
-"""Observations of the guard, once a minute: sums over replicas, unreadable topics, failed observations."""
+"""Observations of the guard: sizes of paused topics' logs, and failures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,40 +7,17 @@ from typing import Any
 import pytest
 from fakes.clock import TickingClock
 
-from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
 from harness.audit.live.cluster import AuditedCluster
-from harness.audit.live.prefilter import Prefiltered
 from harness.errors import HarnessError
-from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
-from harness.kafka_api.transactions import OpenTransaction
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.observe import GuardObserver, growth, lso_spread, open_transactions
+from harness.protect.guard.observe import GuardObserver, growth
 from harness.protect.guard.status import GuardStatus, Observation
 
-OPEN = OpenTransaction(7, 0, 5)
-STATUSES = ReplicaStatuses(
-    {
-        (1, ("t", 0)): ReplicaStatus(0, 20, 20, 20, ()),
-        (2, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
-        (3, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
-        (1, ("u", 0)): ReplicaStatus(0, 9, 9, 9, None),
-    },
-    {},
-    {},
-)
 COVERED = GuardStatus(covered=frozenset({"t", "u"}))
 PAUSED = replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)}))
-
-
-def test_a_transaction_that_is_open_on_two_replicas_counts_once() -> None:
-    assert open_transactions(STATUSES) == {"t": 1}
-
-
-def test_the_spread_is_that_of_one_partition() -> None:
-    assert lso_spread(STATUSES) == {"t": 15, "u": 0}
 
 
 def test_growth_is_between_two_looks_at_the_same_topic() -> None:
@@ -50,13 +27,12 @@ def test_growth_is_between_two_looks_at_the_same_topic() -> None:
 
 
 class Looked:
-    """A cluster of two topics, one of which may not be read."""
+    """A cluster whose brokers report the sizes of logs."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, unreadable: Sequence[str] = ()) -> None:
-        self.unreadable = set(unreadable)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failure: Exception | None = None
+        self.described: list[Sequence[str]] = []
         monkeypatch.setattr("harness.protect.guard.observe.describe", self.describe)
-        monkeypatch.setattr("harness.protect.guard.observe.prefilter", self.prefilter)
         monkeypatch.setattr(
             "harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: (self.sizes, self.errors)
         )
@@ -64,68 +40,50 @@ class Looked:
         self.errors: dict[int, Exception] = {}
 
     def describe(self, client: ClusterClient, names: Sequence[str]) -> AuditedCluster:
+        self.described.append(names)
         if self.failure is not None:
             raise self.failure
         state = PartitionState(1, (1, 2), (1, 2))
         brokers = {number: Address("b", number) for number in (1, 2)}
         return AuditedCluster(client, ClusterState("c", brokers, {n: TopicState(n, {0: state}) for n in names}), {})
 
-    def prefilter(self, cluster: AuditedCluster) -> Prefiltered:
-        for topic in cluster.state.topics:
-            if topic in self.unreadable:
-                raise UnreadableTopicError(topic)
-        readable = {key: observing for key, observing in STATUSES.replicas.items() if key[1][0] in cluster.state.topics}
-        return Prefiltered(replace(STATUSES, replicas=readable), None, (), ())  # type: ignore[arg-type]
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
+    return Looked(monkeypatch)
 
 
-def observer(clock: Any = None) -> GuardObserver:
-    return GuardObserver([Address("b", 1)], clock or TickingClock())
+def observer() -> GuardObserver:
+    return GuardObserver([Address("b", 1)], TickingClock())
 
 
-def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    Looked(monkeypatch)
+def test_a_look_sums_up_by_topic(looked: Looked) -> None:
     observing = observer()
     observing.observe(PAUSED)
-    assert (observing.latest.open_transactions, observing.latest.log_bytes) == ({"t": 1}, {"t": 150})
+    assert (looked.described, observing.latest.log_bytes) == ([["t"]], {"t": 150})
     assert observing.latest.failure is None
 
 
-def test_a_topic_that_may_not_be_read_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    Looked(monkeypatch, ["t"])
+def test_without_a_pause_no_broker_is_asked(looked: Looked) -> None:
     observing = observer()
     observing.observe(COVERED)
-    assert observing.latest.lso_spread == {"u": 0}
-    assert observing.latest.sentences == ("this user may not read topic t: an audit needs Describe and Read on it",)
-    Looked(monkeypatch, ["t", "u"])
-    observing.observe(COVERED)
-    assert (observing.latest.lso_spread, len(observing.latest.sentences)) == ({}, 2)
+    assert (looked.described, observing.latest.log_bytes) == ([], {})
 
 
-def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = Looked(monkeypatch)
+@pytest.mark.parametrize("failure", [HarnessError("no broker answers"), RuntimeError("no broker answers")])
+def test_a_look_that_fails_keeps_what_was_seen_before(looked: Looked, failure: Exception) -> None:
     observing = observer()
-    observing.observe(COVERED)
-    looked.failure = HarnessError("no broker answers")
-    observing.observe(COVERED)
-    assert (observing.latest.lso_spread, observing.latest.failure) == ({"t": 15, "u": 0}, "no broker answers")
+    observing.observe(PAUSED)
+    looked.failure = failure
+    observing.observe(PAUSED)
+    assert (observing.latest.log_bytes, observing.latest.failure) == ({"t": 150}, "no broker answers")
 
 
-def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = Looked(monkeypatch)
+def test_sizes_that_a_broker_does_not_report_are_said(looked: Looked) -> None:
+    observing = observer()
     del looked.sizes[2]
     looked.errors[2] = HarnessError("not allowed")
-    observing = observer()
     observing.observe(PAUSED)
     assert (observing.latest.log_bytes, observing.latest.failure) == (
         {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
     )  # fmt: skip
-
-
-def test_an_observer_that_ends_by_a_bug_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    Looked(monkeypatch).failure = RuntimeError("a bug")
-    monkeypatch.setattr("harness.protect.guard.observe.FIRST_S", 0.01)
-    observing, clock = observer(), RealClock()
-    end = observing.start(0.01, lambda: COVERED)
-    clock.wait_until(lambda: observing.latest.failure, 10, "the failure")
-    end()
-    assert observing.latest.failure == "observations ended: RuntimeError: a bug"

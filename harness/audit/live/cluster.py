@@ -6,7 +6,7 @@ unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -14,12 +14,13 @@ from harness.broker_files.copies.selection import audited, internal_left_out, is
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
 from harness.host.clock import Clock
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs, values_of
 from harness.kafka_api.connection import RetryPolicy
 from harness.kafka_api.error_names import NO_SUCH_TOPIC, NO_TOPIC_ACCESS
-from harness.kafka_api.metadata import ClusterState, describe_cluster
+from harness.kafka_api.metadata import ClusterState, TopicState, describe_cluster
 from harness.suggest import close_to
 
 METADATA: Final = RetryPolicy(answer_s=10.0)
@@ -49,41 +50,49 @@ class AuditedCluster:
     selection: tuple[str, ...] = ()
     may_have_transactions: bool = True
 
+    def only(self, places: Collection[TopicPartition]) -> AuditedCluster:
+        """Return the cluster with these partitions alone."""
+        topics = {
+            name: replace(topic, partitions={n: state for n, state in topic.partitions.items() if (name, n) in places})
+            for name, topic in self.state.topics.items()
+        }
+        topics = {name: topic for name, topic in topics.items() if topic.partitions}
+        return replace(self, state=replace(self.state, topics=topics))
+
 
 def client_of(bootstrap: Sequence[Address], clock: Clock | None = None) -> ClusterClient:
     """Return a client for an audit, which may repeat each of its requests."""
     return ClusterClient(lambda: bootstrap, QUICK, clock)
 
 
-def describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
+def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool = False) -> AuditedCluster:
     """Return the cluster with the topics that match; without patterns, with the compacted ones.
 
     ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``.
+
+    ``may_miss``: topics that do not exist are left out, and there may be no topic at all.
 
     Raises `UsageError` where no broker answers, where a pattern matches nothing, where no topic is compacted, and
     where this user may not describe a topic; `HarnessError` for a rejected login.
     """
     try:
-        return _describe(client, patterns)
+        return _describe(client, patterns, may_miss=may_miss)
     except OSError as error:
         raise UsageError(f"--bootstrap-server: {error}") from error
 
 
-def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
+def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool) -> AuditedCluster:
     globs = [pattern for pattern in patterns if GLOB & set(pattern)]
     state = client.describe([name for name in patterns if name not in globs], METADATA)
     topics = dict(state.topics)
     unknown = [name for name, topic in topics.items() if topic.error == NO_SUCH_TOPIC]
     needs_all = globs or not patterns or unknown
     every = client.ask_any(describe_cluster(None), METADATA).topics if needs_all else {}
-    for name in unknown:
-        hint = close_to(name, list(every))
-        raise UsageError(f"topic {name} does not exist, or this user may not describe it{hint}")
-    for pattern in globs:
-        matching = {name: topic for name, topic in every.items() if is_named(name, [pattern])}
-        if not matching:
-            raise UsageError(f"no topic matches {pattern} among those that this user may describe")
-        topics |= matching
+    matching = {pattern: [name for name in every if is_named(name, [pattern])] for pattern in globs}
+    if not may_miss:
+        _raise_if_missing(unknown, matching, every)
+    topics = {name: topic for name, topic in topics.items() if name not in unknown}
+    topics |= {name: every[name] for names in matching.values() for name in names}
     topics = topics if patterns else dict(every)
     for name, topic in topics.items():
         if topic.error == NO_TOPIC_ACCESS:
@@ -96,7 +105,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
     else:
         policies = {name: settings.get(name, {}).get("cleanup.policy") for name in topics}
         compacted = {name for name, policy in policies.items() if is_compacted(name, policy)}
-        if not compacted:
+        if not compacted and not may_miss:
             raise UsageError(
                 "no topic is compacted among those whose settings this user may see: name topics by --topic"
             )
@@ -117,6 +126,17 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
 
 
 Settings: TypeAlias = dict[str, dict[str, str]]
+
+
+def _raise_if_missing(
+    unknown: Sequence[str], matching: Mapping[str, Sequence[str]], every: Mapping[str, TopicState]
+) -> None:
+    for name in unknown:
+        hint = close_to(name, list(every))
+        raise UsageError(f"topic {name} does not exist, or this user may not describe it{hint}")
+    for pattern, names in matching.items():
+        if not names:
+            raise UsageError(f"no topic matches {pattern} among those that this user may describe")
 
 
 def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[Settings, Settings, list[str]]:

@@ -97,7 +97,7 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
 
     Raises `UsageError` as `describe` and `prefilter`.
     """
-    answers = ask(request, progress)
+    answers = _ask(request, progress)
     return answers.verdict(CheckedReading((), NO_ROWS, {}), {}, notes=(NOT_READ,)), answers.prefiltered
 
 
@@ -110,7 +110,7 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
     """
     java = find_java()
     save_folder = None if request.save is None else _new_folder(request.save)
-    answers, started_s = ask(request, progress), time.monotonic()
+    answers, started_s = _ask(request, progress), time.monotonic()
     verify_controllers(answers.cluster.client, request.controllers, answers.cluster.state.cluster_id)
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
@@ -234,10 +234,13 @@ class AuditAnswers:
         return add_groups(verdict, self.cluster, context.evidence.leaders)
 
 
-def ask(request: AuditRequest, progress: Progress) -> AuditAnswers:
-    """Ask the brokers about every replica. Raises `UsageError` as `describe` and `prefilter`."""
+def _ask(request: AuditRequest, progress: Progress) -> AuditAnswers:
     progress.stage("ask the cluster")
-    cluster = describe(client_of(request.bootstrap), request.topics)
+    return answers_of(request, describe(client_of(request.bootstrap), request.topics))
+
+
+def answers_of(request: AuditRequest, cluster: AuditedCluster) -> AuditAnswers:
+    """Ask the brokers about every replica. Raises `UsageError` as `prefilter`."""
     started_s = time.monotonic()
     prefiltered = prefilter(cluster)
     return AuditAnswers(request, f"{AUDIT_RUN}{new_run_id()}", cluster, prefiltered, _since(started_s))

@@ -124,9 +124,12 @@ class Exposure:
         return max((topic.level for topic in self.topics), default=Level.OK)
 
 
-def exposure(cluster: AuditedCluster) -> Exposure:
-    """Find the replicas of a cluster that are exposed now. Raises `UsageError` where this user may not read a topic."""
-    answers = prefilter(cluster)
+def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exposure:
+    """Find the replicas of a cluster that are exposed now. Raises `UsageError` where this user may not read a topic.
+
+    ``answers``: of the brokers, if they were asked before.
+    """
+    answers = answers or prefilter(cluster)
     frozen = list(frozen_replicas(cluster, answers))
     copies, notes = measure_copies(cluster)
     lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})

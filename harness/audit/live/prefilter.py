@@ -21,6 +21,7 @@ from harness.audit.live.broker_reports import (
     ReplicaStatus,
     ReplicaStatuses,
     TransactionDescriptions,
+    UnreadableTopicError,
     ask_coordinators,
     replica_statuses,
 )
@@ -131,6 +132,17 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
     behind = tuple(f"{explanation}; but the replica is too far behind to tell" for explanation in explanations)
     notes = (*_unseen_notes(latest), *coordinator_answers.gaps, *behind)
     return Prefiltered(latest, coordinator_answers, tuple(confirmed), notes, behind)
+
+
+def prefilter_readable(cluster: AuditedCluster) -> tuple[AuditedCluster, Prefiltered, tuple[str, ...]]:
+    """Return the cluster with the topics that this user may read, their answers, and a sentence on each other topic."""
+    unreadable: list[str] = []
+    while True:
+        try:
+            return cluster, prefilter(cluster), tuple(unreadable)
+        except UnreadableTopicError as error:
+            unreadable.append(str(error))
+            cluster = cluster.only({place for place in cluster.state.partitions if place[0] != error.topic})
 
 
 def by_open_transactions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from harness.audit.live.broker_reports import ReplicaStatuses
@@ -18,10 +18,15 @@ def waves_of(cluster: AuditedCluster, statuses: ReplicaStatuses, limit_bytes: in
 
     A partition whose brokers report no size counts as empty.
     """
-    sizes: dict[Place, int] = dict.fromkeys(cluster.state.partitions, 0)
-    for (_, place), size in sizes_bytes(cluster, statuses.replicas).items():
+    return divided(partition_sizes(cluster, statuses, list(cluster.state.partitions)), limit_bytes)
+
+
+def partition_sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, places: Collection[Place]) -> dict[Place, int]:
+    """Return the bytes of all replicas of each partition, in this order, by what brokers report now."""
+    sizes = dict.fromkeys(places, 0)
+    for (_, place), size in sizes_bytes(cluster, [r for r in statuses.replicas if r[1] in sizes]).items():
         sizes[place] += size
-    return divided(sizes, limit_bytes)
+    return sizes
 
 
 def divided(sizes: Mapping[Place, int], limit_bytes: int) -> list[list[Place]]:

@@ -17,15 +17,16 @@ from uuid import uuid4
 from harness.audit.live.cluster import GLOB
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
 from harness.escape import to_json
-from harness.host.clock import Clock, RealClock
+from harness.host.clock import Clock, RealClock, ThreadRoutine
 from harness.kafka_api.address import Address
 from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.journal import PauseState
-from harness.protect.guard.metrics import Endpoint
+from harness.protect.guard.metrics import families, health, unhealthy
 from harness.protect.guard.observe import GuardObserver
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.status import ACT, GuardEvent
+from harness.report.endpoint import Endpoint
 from harness.run_folder.guard_events import GuardEventKind
 
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
@@ -79,11 +80,16 @@ def guard_until_signal(
         guard = Guard(
             cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
         )
-        endpoint = Endpoint(*listen, lambda: (guard.status, observer.latest), clock.time_ms)
+        endpoint = Endpoint(
+            *listen,
+            lambda: families(guard.status, observer.latest, clock.time_ms()),
+            lambda: (unhealthy(guard.status, clock.time_ms()), health(guard.status, observer.latest)),
+        )
         stack.callback(endpoint.close)
         urls = f"http://{endpoint.address}/metrics and /health"
         log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", urls))
-        stack.callback(observer.start(observe_every_s, lambda: guard.status))
+        observing = ThreadRoutine(observe_every_s, lambda: observer.observe(guard.status), "observations")
+        stack.callback(observing.let_end)
         remaining: int | None = None
         try:
             while not stop.is_set():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harness.protect.guard.journal import PauseState
 from harness.run_folder.guard_events import GuardEventKind
 
-ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
+ACT, DRY_RUN = "act", "dry-run"
 """The modes of a guard."""
 
 
@@ -24,18 +24,12 @@ class GuardEvent:
 
 @dataclass(frozen=True)
 class Observation:
-    """Facts that are read less often than once a round; by topic. ``failure``: the error of the last observation.
+    """The logs of paused topics, read less often than once a round. ``failure``: the error of the last observation.
 
-    ``lso_spread``: the greatest difference, in offsets, of the last stable offsets of a partition's replicas.
-    ``suspicions``: by anomaly, as `harness audit live --quick` finds them. ``log_bytes``: segments of paused topics,
-    of all replicas together; ``growth_bytes_s``: their growth.
+    ``log_bytes``: segments by topic, of all replicas together; ``growth_bytes_s``: their growth.
     """
 
     time_ms: int = 0
-    open_transactions: Mapping[str, int] = field(default_factory=dict)
-    lso_spread: Mapping[str, int] = field(default_factory=dict)
-    suspicions: Mapping[str, int] = field(default_factory=dict)
-    sentences: tuple[str, ...] = ()
     log_bytes: Mapping[str, int] = field(default_factory=dict)
     growth_bytes_s: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None

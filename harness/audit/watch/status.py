@@ -1,0 +1,173 @@
+"""The status of a watch, and the metrics, health, JSON and page that are made from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from checkers.anomalies import FINDERS
+from harness.audit.live.exposure import Level
+from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO
+from harness.audit.watch.checks import WatchChecks, lso_spread, open_transactions
+from harness.audit.watch.store import WatchedPartition
+from harness.escape import to_json
+from harness.judge.finding import Place, name_of
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.report.endpoint import HTML, JSON, gauge, round_problems
+from harness.report.page import render
+
+PREFIX: Final = "compaction_watch_"
+NOT_COMPARED: Final = "not-compared"
+"""The cause of a partition without a verdict."""
+SHOWN: Final = 1000
+"""The most partitions on the page."""
+WORST: Final = (ANOMALY, UNKNOWN, CLEAN)
+
+
+@dataclass(frozen=True)
+class WatchStatus:
+    """A watch at one time. ``checks``: the last that succeeded. Failures: of the last checks and comparison."""
+
+    every_s: float
+    checks: WatchChecks
+    partitions: Mapping[Place, WatchedPartition] = field(default_factory=dict)
+    check_failure: str | None = None
+    comparison_failure: str | None = None
+    check_failures: int = 0
+    comparison_failures: int = 0
+    comparisons: int = 0
+
+    @property
+    def current(self) -> dict[Place, WatchedPartition]:
+        """Every partition that exists, also without a comparison."""
+        new = WatchedPartition(self.checks.time_ms)
+        return {place: self.partitions.get(place, new) for place in sorted(self.checks.cluster.state.partitions)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Missing answers and suspicions of the checks, each in a sentence."""
+        checks = self.checks
+        suspicions = (suspicion.explanation for suspicion in checks.answers.suspicions)
+        return (*suspicions, *checks.unreadable, *checks.exposure.notes)
+
+
+def problems(status: WatchStatus, now_ms: int) -> list[str]:
+    """Return a sentence on each problem of the watch itself; [] where it is healthy."""
+    wrong = round_problems(status.check_failure, status.checks.time_ms, status.every_s, now_ms)
+    return [*wrong, *([f"the last comparison failed: {failure}"] if (failure := status.comparison_failure) else [])]
+
+
+def health(status: WatchStatus) -> dict[str, Any]:
+    """Return the answer of ``/health`` without the problems."""
+    partitions = status.current
+    return {
+        "cluster_id": status.checks.cluster.state.cluster_id,
+        "partitions": len(partitions),
+        "verdicts": dict(Counter(_verdict(partition) for partition in partitions.values())),
+        "exposure": status.checks.exposure.level.label,
+        "notes": list(status.notes),
+    }
+
+
+def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
+    """Yield every metric (`docs/how-to/watch.md` describes each)."""
+    checks, partitions = status.checks, status.current.values()
+    oldest_ms = min((partition.compared_ms or partition.first_seen_ms for partition in partitions), default=now_ms)
+    gauges: dict[str, tuple[str, float]] = {
+        "healthy": ("1 where the health endpoint answers 200.", not problems(status, now_ms)),
+        "interval_seconds": ("Time between checks.", status.every_s),
+        "check_seconds": ("Duration of the last checks.", checks.took_s),
+        "last_check_timestamp_seconds": ("End of the last checks that succeeded.", checks.time_ms / 1000),
+        "oldest_comparison_seconds": ("Age of the oldest comparison.", max(now_ms - oldest_ms, 0) / 1000),
+        "unreadable_topics": ("Topics that this user may not read.", len(checks.unreadable)),
+    }
+    for name, (text, value) in gauges.items():
+        yield GaugeMetricFamily(PREFIX + name, text, value=value)
+    counters = {
+        "check_failures": ("Checks that failed.", status.check_failures),
+        "comparison_failures": ("Comparisons that failed.", status.comparison_failures),
+        "comparisons": ("Partitions that were compared.", status.comparisons),
+    }
+    for name, (text, value) in counters.items():
+        yield CounterMetricFamily(PREFIX + name, text, value=value)
+    verdicts = Counter(map(_verdict, partitions))
+    diverged = Counter(name for p in partitions for name in {f["anomaly"] for f in p.result.get("findings", ())})
+    undecided = Counter(cause for p in partitions if _verdict(p) == UNKNOWN for cause in _causes(p))
+    at_risk = Counter(
+        (replica.topic, replica.kind.value, replica.level.label)
+        for topic in checks.exposure.topics
+        for replica in topic.replicas
+        if replica.level > Level.OK
+    )
+    anomalies = {HANGING_TRANSACTION, *(finder.name for finder in FINDERS.values())}
+    suspicions = Counter(suspicion.anomaly for suspicion in checks.answers.suspicions)
+    labelled: dict[str, tuple[str, str, Mapping[Any, float]]] = {
+        "partitions": ("Partitions.", "verdict", {**dict.fromkeys(WORST, 0), **verdicts}),
+        "diverged_partitions": ("Diverged partitions.", "anomaly", {**dict.fromkeys(anomalies, 0), **diverged}),
+        "undecided_partitions": ("Undecided partitions.", "cause", {NOT_COMPARED: 0, **undecided}),
+        "replicas_at_risk": ("Replicas that are away, being added or frozen.", "topic kind level", at_risk),
+        "suspicions": (
+            "Suspicions of the checks.", "anomaly", {STUCK_LSO: 0, HANGING_TRANSACTION: 0, **suspicions}
+        ),
+        "open_transactions": (
+            "Transactions open on any replica.", "topic", open_transactions(checks.answers.statuses)
+        ),
+        "lso_spread_offsets": (
+            "Greatest difference of LSOs of a partition.", "topic", lso_spread(checks.answers.statuses)
+        ),
+    }  # fmt: skip
+    for name, (text, labels, values) in labelled.items():
+        yield gauge(PREFIX + name, text, labels, values)
+
+
+def partitions_json(status: WatchStatus, now_ms: int) -> tuple[str, str]:
+    """Return the latest verdict of each partition, the worst first, with its findings as in ``verdict.json``."""
+    content = {
+        "schema": 1,
+        "cluster_id": status.checks.cluster.state.cluster_id,
+        "partitions": list(_rows(status, now_ms)),
+    }
+    return JSON, f"{to_json(content)}\n"
+
+
+def page(status: WatchStatus, now_ms: int) -> tuple[str, str]:
+    """Return the page, which needs no other resource."""
+    rows = list(_rows(status, now_ms))
+    replicas = [replica for topic in status.checks.exposure.topics for replica in topic.replicas if replica.level]
+    return HTML, render(
+        "watch.html",
+        cluster_id=status.checks.cluster.state.cluster_id,
+        checked_s=(now_ms - status.checks.time_ms) / 1000,
+        counts=Counter(row["verdict"] for row in rows),
+        problems=problems(status, now_ms),
+        notes=status.notes,
+        replicas=sorted(replicas, key=lambda replica: (-replica.level, replica.topic, replica.partition)),
+        rows=rows[:SHOWN],
+        omitted=len(rows) - SHOWN,
+    )
+
+
+def _rows(status: WatchStatus, now_ms: int) -> Iterator[dict[str, Any]]:
+    """Yield the partitions, the worst verdict first, the oldest comparison first."""
+
+    def rank(item: tuple[Place, WatchedPartition]) -> tuple[int, int]:
+        return WORST.index(_verdict(item[1])), item[1].compared_ms
+
+    for place, partition in sorted(status.current.items(), key=rank):
+        fallback = {"scenario": name_of(place), "topic": place[0], "partition": place[1], "verdict": UNKNOWN}
+        unseen = {"reason": "it was not compared yet", "causes": [NOT_COMPARED], "findings": []}
+        compared_ms = partition.compared_ms or None
+        age_s = None if compared_ms is None else (now_ms - compared_ms) / 1000
+        yield {**(partition.result or {**fallback, **unseen}), "compared_ms": compared_ms, "age_s": age_s}
+
+
+def _verdict(partition: WatchedPartition) -> str:
+    return str(partition.result.get("verdict", UNKNOWN))
+
+
+def _causes(partition: WatchedPartition) -> list[str]:
+    return partition.result["causes"] if partition.result else [NOT_COMPARED]
