@@ -14,6 +14,7 @@ from documentation import ROOT
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS, TickingClock
 
+from harness.audit.cleaning import RemovalSettings
 from harness.audit.live.broker_reports import (
     ReplicaStatus,
     ReplicaStatuses,
@@ -22,7 +23,7 @@ from harness.audit.live.broker_reports import (
 )
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.compare import AuditRequest
-from harness.audit.live.exposure import Exposure, ExposureKind, Level, RemovalSettings, ReplicaExposure, TopicExposure
+from harness.audit.live.exposure import Exposure, ExposureKind, Level, ReplicaExposure, TopicExposure
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter, prefilter_readable
 from harness.audit.watch import run
 from harness.audit.watch.checks import WatchChecks, check, lso_spread, open_transactions
