@@ -8,10 +8,10 @@ import shlex
 from contextlib import closing
 from pathlib import Path
 
-from harness.cli.audit import AUDITED, broker_folder, parse_brokers
+from harness.cli.audit import AUDITED, READING, broker_folder, parse_brokers
 from harness.cli.options import common
-from harness.cli.options.parameters import TOPIC, Text, is_number
-from harness.console import JSON, ConsoleProgress
+from harness.cli.options.parameters import MEGABYTES_A_SECOND, TOPIC, Text, is_number
+from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import UsageError
 from harness.escape import unescape
 from harness.json_codec import to_json
@@ -67,6 +67,9 @@ def parse_number(text: str) -> int:
     name="brokers",
     multiple=True,
 )
+@READING.option(
+    "--rate-limit-mb", MEGABYTES_A_SECOND, "Read at most so many megabytes a second, from all brokers together."
+)
 @common.bootstrap_option(required=False, note="  [this, or --broker]")
 @common.config_option
 def key(  # noqa: PLR0917
@@ -79,6 +82,7 @@ def key(  # noqa: PLR0917
     output: str,
     *,
     all_partitions: bool,
+    rate_limit_mb: float | None,
 ) -> int:
     """Show what each replica holds for one key, why it is served or not, and when cleaning may remove it.
 
@@ -107,6 +111,7 @@ def key(  # noqa: PLR0917
             read, notes = read_copies(parse_brokers(brokers, {}), topic, content, numbers)
         else:
             from harness.audit.key.read import read_live, usual_partitions  # noqa: PLC0415
+            from harness.audit.live.rate_limit import RateLimit  # noqa: PLC0415
 
             progress.stage("ask the cluster")
             cluster = describe(client_of(common.addresses(bootstrap or "", config)), [topic])
@@ -116,7 +121,8 @@ def key(  # noqa: PLR0917
             is_guessed = not (numbers or all_partitions or topic.startswith("__"))
             chosen = numbers or (usual_partitions(content, len(every)) if is_guessed else every)
             progress.stage(f"read {len(chosen)} of {len(every)} partitions")
-            read = read_live(cluster, content, [(topic, number) for number in chosen])
+            limit = rate_limit_mb and RateLimit(max(int(rate_limit_mb * MB), 1), cluster.client.clock)
+            read = read_live(cluster, content, [(topic, number) for number in chosen], limit or None)
             if is_guessed and len(chosen) < len(every) and not any(r.log.count for p in read for r in p.replicas):
                 notes += ("no record in the partitions of the usual partitioners: try --all-partitions",)
             login = ["--command-config", str(config)] if config else []

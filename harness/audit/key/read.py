@@ -23,6 +23,7 @@ from harness.audit.key.compare import Comparison, compare
 from harness.audit.key.log import KeyLog, KeyReplica, read_copy
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
+from harness.audit.live.rate_limit import RateLimit
 from harness.audit.live.reading import ReplicaReading
 from harness.audit.live.spans import Span
 from harness.audit.live.spool import ReadingProgress, SpoolOptions, bound_of, read_all
@@ -56,15 +57,17 @@ def usual_partitions(key: bytes, count: int) -> list[int]:
     return sorted({(murmur2(key) & _SIGN) % count, crc32(key) % count})
 
 
-def read_live(cluster: AuditedCluster, key: bytes, places: Sequence[TopicPartition]) -> list[KeyPartition]:
+def read_live(
+    cluster: AuditedCluster, key: bytes, places: Sequence[TopicPartition], limit: RateLimit | None = None
+) -> list[KeyPartition]:
     """Read these partitions of a running cluster, one after the other. Raises `HarnessError`."""
-    return [_read_settled(cluster, key, place) for place in places]
+    return [_read_settled(cluster, key, place, limit) for place in places]
 
 
-def _read_settled(cluster: AuditedCluster, key: bytes, place: TopicPartition) -> KeyPartition:
+def _read_settled(cluster: AuditedCluster, key: bytes, place: TopicPartition, limit: RateLimit | None) -> KeyPartition:
     before: list[str] | None = None
     for _ in range(READINGS):
-        read = _read_partition(cluster, key, place)
+        read = _read_partition(cluster, key, place, limit)
         differences = read.comparison.differences
         if not differences or differences == before:
             return read
@@ -73,7 +76,9 @@ def _read_settled(cluster: AuditedCluster, key: bytes, place: TopicPartition) ->
     return replace(read, comparison=Comparison([], [*read.comparison.doubts, *doubts]))
 
 
-def _read_partition(cluster: AuditedCluster, key: bytes, place: TopicPartition) -> KeyPartition:
+def _read_partition(
+    cluster: AuditedCluster, key: bytes, place: TopicPartition, limit: RateLimit | None
+) -> KeyPartition:
     statuses, assigned = replica_statuses(cluster, {place}), cluster.state.partitions[place]
     replicas = dict(statuses.by_partition.get(place, {}))
     unread = {broker: why for (broker, _), why in statuses.unseen.items()}
@@ -82,7 +87,7 @@ def _read_partition(cluster: AuditedCluster, key: bytes, place: TopicPartition) 
     bound = bound_of(replicas.values()) if replicas else 0
     readings = {(broker, place): _reading(place, log, bound) for broker, log in logs.items()}
     with ExitStack() as stack:
-        read_all(cluster, readings, ReadingProgress({}, {}, SpoolOptions()), stack)
+        read_all(cluster, readings, ReadingProgress({}, {}, SpoolOptions(limit)), stack)
     read: list[KeyReplica] = []
     for (broker, _), reading in readings.items():
         if reading.failure is None and (state := reading.state) is not None:
