@@ -1,9 +1,11 @@
 """What an audit prints: the summary, and one paragraph for each kind of finding and of undecided partitions."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import findings
 import pytest
 from junitparser.xunit2 import JUnitXml
 from rich.console import Console
@@ -18,11 +20,8 @@ from harness.terminal import Terminal
 
 
 def finding(partition: int = 0, **more: Any) -> Finding:
-    facts: dict[str, Any] = {
-        "anomaly": "stuck-lso", "broker": 2, "topic": "orders", "partition": partition, "offset": 5, "key": None,
-        "producer_id": 7, "effect": "visible", "explanation": f"frozen at {partition}", "witness": {},
-    }  # fmt: skip
-    return Finding(**{**facts, **more})
+    facts = {"anomaly": "stuck-lso", "topic": "orders", "partition": partition, "producer_id": 7}
+    return replace(findings.finding(**facts, explanation=f"frozen at {partition}"), **more)
 
 
 def partition(number: int, verdict: str = "clean", **more: Any) -> ScenarioVerdict:

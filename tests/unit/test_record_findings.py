@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_attribution
 from copied import segment_name
 from findings import verdict
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
@@ -44,15 +45,8 @@ def serves(
     broker: int, offset: int | None, *, key: bytes = KEY, topic: str = GROUPS, open_from: int | None = None
 ) -> dict[str, Any]:
     """Return what a replica has: its last committed value, at a log offset, and the offset of a pending one."""
-    at = {
-        "belief": "committed", "tombstone": False, "transactional": True, "leader_epoch": 0,
-        "decided_in_leader_epoch": 0,
-    }  # fmt: skip
-    return {
-        "topic": topic, "partition": 0, "broker": broker, "key": key, "disputed": 5, "open_from": open_from,
-        "last": None if offset is None else {"offset": offset, "tombstone": False, "leader_epoch": 0},
-        "at": at if offset == 5 else None,
-    }  # fmt: skip
+    state = test_attribution.serves(broker, offset, belief="committed" if offset == 5 else None)
+    return {**state, "topic": topic, "key": key, "open_from": open_from}
 
 
 def explain_rows(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from harness.kafka_api import TopicPartition
 from harness.models.cluster.broker import Broker, Network
 from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
 from harness.models.cluster.cloud import CloudStore
@@ -24,8 +25,6 @@ from harness.models.world import coordination
 
 if TYPE_CHECKING:
     from harness.models.clock import VirtualClock
-
-TopicPartition = tuple[str, int]
 
 START_S = 1.0
 """The time from the start of a broker to its registration, plus or minus 50 %."""

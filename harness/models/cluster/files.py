@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.broker_files.side_files.producer_state import encode_producer_snapshot, encode_txnindex
+from harness.kafka_api import TopicPartition
 from harness.models.log.batch import encoded
 from harness.models.log.replica import ModelSegment, Replica
 
@@ -30,7 +31,7 @@ def write_segment(folder: Path, segment: ModelSegment, suffix: str = "") -> None
             index.write(encode_txnindex(segment.aborted))
 
 
-def write_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+def write_checkpoint(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Write one offset for each partition (``OffsetCheckpointFile``)."""
     lines = [f"{topic} {number} {at}\n" for (topic, number), at in offsets.items()]
     path.write_text(f"0\n{len(lines)}\n{''.join(lines)}")
