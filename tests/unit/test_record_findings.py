@@ -102,8 +102,8 @@ def test_an_aborted_offset_that_counts() -> None:
         "as coordinator it starts data-0 at 10"
     )
     assert record["commit"] == (
-        'kafka-consumer-groups.sh --bootstrap-server "$BOOTSTRAP" --group g --topic data:0 --reset-offsets --to-offset '
-        "10 --execute"
+        'kafka-consumer-groups.sh --bootstrap-server "$BOOTSTRAP" --command-config "$CONFIG" --group g --topic data:0 '
+        "--reset-offsets --to-offset 10 --execute"
     )
     assert explained["means"].startswith(
         "while broker 2 coordinates, offsets of an aborted transaction count as committed"
@@ -139,7 +139,12 @@ def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
         "smallest"
     )
     assert "Do not rebuild a replica" in explained["do"]
-    assert [command.split()[0] for command in explained["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+    assert [command.split()[0] for command in explained["commands"]] == [
+        "BOOTSTRAP=HOST:PORT",
+        "CONFIG=/dev/null",
+        "kafka-configs.sh",
+        "#",
+    ]
 
 
 def test_a_deleted_group_that_is_back() -> None:
