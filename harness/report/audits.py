@@ -112,6 +112,7 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
     rows += _distinct("Meaning", [finding.means for finding in findings if finding.means])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)
     if findings[0].anomaly == HANGING_TRANSACTION:
+        rows += _distinct("First", [finding.do for finding in findings if finding.do])
         # All of them, as the first ones set variables.
         rows += _distinct("Next", [command for finding in findings for command in finding.commands or ()], LINES + 2)
     elif not is_decided:

@@ -95,10 +95,12 @@ def test_what_is_not_decided_has_another_next_step() -> None:
 
 
 def test_a_hanging_transaction_is_aborted_and_no_replica_is_wrong() -> None:
-    hanging = finding(anomaly="hanging-transaction", commands=("BOOTSTRAP=h:1", "kafka-transactions.sh abort"))
+    commands = ("BOOTSTRAP=h:1", "kafka-transactions.sh abort")
+    hanging = finding(anomaly="hanging-transaction", commands=commands, do="first find the application")
     text = printed(audit(findings=(hanging,)))
     assert "hanging-transaction: orders-0: on every replica\n" in text
-    assert "  Next       BOOTSTRAP=h:1\n             kafka-transactions.sh abort\n" in text
+    first = "  First      first find the application\n"
+    assert f"{first}  Next       BOOTSTRAP=h:1\n             kafka-transactions.sh abort\n" in text
     assert "repair" not in text
 
 
