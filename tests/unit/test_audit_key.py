@@ -16,7 +16,7 @@ from harness.audit.key.compare import Comparison
 from harness.audit.key.read import KeyPartition, read_copies, read_live, usual_partitions
 from harness.audit.key.show import exit_code, key_json
 from harness.cli.main import cli
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import escape, unescape
 from harness.kafka_api.transactions import OpenTransaction
 
@@ -187,6 +187,13 @@ def test_a_running_cluster_is_read_replica_by_replica() -> None:
 def test_a_difference_of_a_running_cluster_is_read_twice() -> None:
     back, gone = held(put(0, "K"), END), held(END)
     assert live([back], [gone]).comparison.differences == [GONE]
+
+
+def test_a_broker_that_does_not_answer_is_a_doubt() -> None:
+    brokers = {number: FakeBroker({TP: [held(put(0, "K"), END)]}) for number in (1, 2)}
+    (partition,) = read_live(audited(brokers, absent=(3,)), b"K", [TP])
+    assert [doubt[:38] for doubt in partition.comparison.doubts] == ["the replica of broker 3 was not read: "]
+    assert exit_code([partition]) == EXIT_UNKNOWN
 
 
 def test_usual_partitions_are_those_of_the_java_client_and_of_librdkafka() -> None:
