@@ -1,18 +1,23 @@
 """`harness watch`: the order of comparisons, the state, failures, metrics, health, JSON and the page."""
 
 import json
+import os
 import re
+import signal
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from documentation import ROOT
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS, TickingClock
+from fakes.progress import FakeProgress
 
 from harness.audit.cleaning import RemovalSettings
 from harness.audit.live.broker_reports import (
@@ -32,10 +37,12 @@ from harness.audit.watch.status import PREFIX, WatchStatus, families, health, pa
 from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
+from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
+from harness.spark.options import SparkOptions
 
 OPEN = OpenTransaction(7, 0, 5)
 STATUSES = ReplicaStatuses(
@@ -378,3 +385,42 @@ def test_what_a_killed_watch_left_is_removed(tmp_path: Path, monkeypatch: pytest
         leftovers.change_owner(tmp_path / "work" / run_id, started_s=1.0)
     leftovers.remove_abandoned(mine)
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["watch-2", "watch-3"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_comparison_and_leaves_nothing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
+    monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
+    monkeypatch.setattr(run, "partition_sizes", lambda *given: dict.fromkeys(given[2], 1))
+    lines: list[str] = []
+    answers: list[int] = []
+
+    def compare(*_: Any) -> None:
+        (address,) = (line.split()[2].removesuffix("/,") for line in lines if "listens" in line)
+        paths = ("/", "/partitions", "/metrics")
+        answers.extend(urlopen(f"{address}{path}", timeout=10).status for path in paths)  # noqa: S310  (of this test)
+        os.kill(os.getpid(), number)
+        RealClock().wait_until(lambda: False, 30, "the signal")
+
+    monkeypatch.setattr(Watch, "_compare", compare)
+    threads = set(threading.enumerate())
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        code = run.watch_until_signal(
+            AuditRequest([], ()),
+            every_s=0.1,
+            state=tmp_path / "state",
+            listen=("127.0.0.1", 0),
+            spark=SparkOptions(),
+            progress=FakeProgress(),
+            report=lines.append,
+        )
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert (code, answers, lines[-1]) == (0, [200, 200, 200], "watch: ended")
+    RealClock().wait_until(lambda: set(threading.enumerate()) <= threads, 10, "the threads to end")
+    assert list((tmp_path / "work").iterdir()) == []
+    WatchStore(tmp_path / "state", "id").close()
