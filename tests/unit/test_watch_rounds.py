@@ -20,6 +20,7 @@ from fakes.clock import NOW_MS, TickingClock
 from fakes.progress import FakeProgress
 
 from harness.audit.cleaning import RemovalSettings
+from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live.broker_reports import (
     ReplicaStatus,
     ReplicaStatuses,
@@ -27,9 +28,10 @@ from harness.audit.live.broker_reports import (
     UnreadableTopicError,
 )
 from harness.audit.live.cluster import AuditedCluster
-from harness.audit.live.compare import AuditRequest
+from harness.audit.live.compare import AuditAnswers, AuditRequest
 from harness.audit.live.exposure import Exposure, ExposureKind, Level, ReplicaExposure, TopicExposure
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter, prefilter_readable
+from harness.audit.live.settle import CheckedReading
 from harness.audit.watch import run
 from harness.audit.watch.checks import WatchChecks, check, lso_spread, open_transactions
 from harness.audit.watch.run import Watch, in_order
@@ -38,6 +40,7 @@ from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
+from harness.judge.verdict import UnknownReason
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
@@ -385,6 +388,34 @@ def test_what_a_killed_watch_left_is_removed(tmp_path: Path, monkeypatch: pytest
         leftovers.change_owner(tmp_path / "work" / run_id, started_s=1.0)
     leftovers.remove_abandoned(mine)
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["watch-2", "watch-3"]
+
+
+class NothingRead:
+    """Stands for Spark: no replica was read."""
+
+    session = None
+
+    def compare(self, _answers: AuditAnswers, places: Sequence[tuple[str, int]]) -> CheckedReading:
+        return CheckedReading((), NO_ROWS, {place: (UnknownReason("not-read", "it is down"),) for place in places})
+
+
+def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
+    cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
+    for module in ("checks", "run"):
+        monkeypatch.setattr(f"harness.audit.watch.{module}.describe", lambda *_, **__: cluster)
+    monkeypatch.setattr("harness.audit.live.compare.add_groups", lambda verdict, *_: verdict)
+    with closing(WatchStore(tmp_path, "id")) as store:
+        watch = Watch(
+            AuditRequest([Address("b", 1)], ()), 60.0, cluster.client, store, NothingRead(), print,  # type: ignore[arg-type]
+            check(cluster.client, ()),
+        )  # fmt: skip
+        assert watch.compare_next(), watch.comparison_failure
+        row = json.loads(partitions_json(watch.status, watch.client.clock.time_ms())[1])["partitions"][0]
+        assert (row["scenario"], row["verdict"], row["findings"][0]["anomaly"]) == ("t-0", "anomaly", "stuck-lso")
+        assert samples(watch.status)["diverged_partitions", "stuck-lso"] == 1
+        assert "consumers" in page(watch.status, NOW_MS)[1]
+        assert not watch.compare_next()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
