@@ -105,7 +105,7 @@ def assemble(
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),
-        notes=(),
+        notes=tuple(manifest.get("departures", ())),
     )
 
 

@@ -132,6 +132,7 @@ def conduct(
         player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection, is_resumed)
 
         _carry_out(player, manifest, stages)
+        manifest.content["departures"] = list(player.departures)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()

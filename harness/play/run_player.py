@@ -6,6 +6,7 @@ anomalies.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,12 +21,13 @@ from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api import TopicPartition
+from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
 from harness.play.group_workload import GroupWorkload
 from harness.play.protection import Protection
 from harness.play.run_plan import RunPlan, run_schedule
 from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
-from harness.run_folder.history import History
+from harness.run_folder.history import History, read_lines
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject
@@ -33,12 +35,14 @@ from harness.schedules.operations.operation import Operation, of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
+from harness.targets import KAFKA
 from nemesis.fault import FaultContext
 from nemesis.script import Act, ScriptContext
 from workloads.filler import Filler, write_ballast
 from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
 
+log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
 CLIENTS_MEANWHILE: Final = (Begin, Write, End, UntilRemoved)
@@ -51,7 +55,7 @@ class RunPlayer:
 
     ``cluster``: its brokers are not started yet. ``on_window`` is called when only the removal is waited for.
     ``protection``: the gate or guard, if any. ``is_resumed``: the run was interrupted while it waited for the removal.
-    ``is_observing``: whether there is anything to judge yet.
+    ``is_observing``: whether there is anything to judge yet. ``departures``: as in `unplanned_departures`, at the end.
     """
 
     plan: RunPlan
@@ -63,6 +67,7 @@ class RunPlayer:
     protection: Protection | None = None
     is_resumed: bool = False
     is_observing: bool = field(default=False, init=False)
+    departures: Sequence[str] = field(default=(), init=False)
     _history: History = field(init=False)
     _groups: GroupWorkload | None = field(default=None, init=False)
     _payloads: dict[str, Payload] = field(default_factory=dict, init=False)
@@ -243,7 +248,7 @@ class RunPlayer:
         nemesis, cluster = self.plan.nemesis, self.cluster
         if nemesis.keeps_processes:
             cluster.rest_cleaners_of_absent()
-        with self._acting(nemesis.leave, "leave", Phase.OUTAGE):
+        with self._acting(nemesis.leave, LEAVE, Phase.OUTAGE):
             if nemesis.is_outage:
                 cluster.wait_absent_left()
                 cluster.away = frozenset(self.plan.placement.absent)
@@ -285,7 +290,7 @@ class RunPlayer:
 
     def _rejoin(self) -> None:
         nemesis, cluster = self.plan.nemesis, self.cluster
-        with self._acting(nemesis.rejoin, "come back", Phase.AFTER):
+        with self._acting(nemesis.rejoin, COME_BACK, Phase.AFTER):
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.keeps_processes:
@@ -338,6 +343,11 @@ class RunPlayer:
             self._groups.observe()
         if self.protection is not None:
             self.protection.write()
+        if plan.target.system == KAFKA:
+            try:
+                self.departures = unplanned_departures(cluster, read_lines(self.folder.history_path))
+            except (HarnessError, OSError) as error:
+                log.warning("it is not known which brokers left the ISR: %s", error)
 
     def _wait_removed(self, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open. If it does not open, the wait ends, and the observations are judged."""
