@@ -1,16 +1,14 @@
 """Audits of a cluster whose groups have diverged: brokers of a run that found every payload of groups and was kept."""
 
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
+from kept import Kept, kept_cluster
 from sandbox import Sandbox
 from test_groups import FOUND
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+from harness.errors import EXIT_ANOMALY
 
 OFFSETS = "__consumer_offsets"
 SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
@@ -21,36 +19,20 @@ SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
 """The replicas' answers for the group of a scenario: the committed offset, or that an offset stays pending."""
 
 
-class Kept:
-    """A cluster that is up, and the verdict of its run."""
-
-    def __init__(self, bootstrap: str, verdict: Mapping[str, Any], log_dirs: Mapping[int, Path]) -> None:
-        self.bootstrap, self.log_dirs = bootstrap, log_dirs
-        self.scenarios = {(s["topic"], n): s["scenario"] for s in verdict["scenarios"] for n in s["partitions"]}
-
-    def by_scenario(self, verdict: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-        """Return the findings of an audit by the scenario that made them."""
-        found: dict[str, list[Mapping[str, Any]]] = {}
-        for one in verdict["findings"]:
-            found.setdefault(self.scenarios[one["topic"], one["partition"]], []).append(one)
-        return found
-
-
 @pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
 def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Make one run for every audit, and remove its cluster."""
-    target, sandbox = request.param, make_sandbox("kept-groups")
-    ran = sandbox.run(target, "--anomaly", "groups", "--keep").end()
-    run = sandbox.latest(target, "groups")
-    try:
-        assert ran.code == EXIT_ANOMALY, ran.output
-        log_dirs = {broker: sandbox.work_root / run.name / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
-        bootstrap = ",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr))
-        yield Kept(bootstrap, json.loads((run / "verdict.json").read_text()), log_dirs)
-    finally:
-        cleaned = sandbox.call("clean", run.name)
-    assert cleaned.code == EXIT_CLEAN, cleaned.output
-    sandbox.wait_until_nothing_is_left()
+    """Make one run for every audit."""
+    with kept_cluster(make_sandbox("kept-groups"), request.param, "groups") as cluster:
+        yield cluster
+
+
+def by_scenario(kept: Kept, verdict: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the findings of an audit by the scenario that made them."""
+    scenarios = {(s["topic"], n): s["scenario"] for s in kept.verdict["scenarios"] for n in s["partitions"]}
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for one in verdict["findings"]:
+        found.setdefault(scenarios[one["topic"], one["partition"]], []).append(one)
+    return found
 
 
 def assert_groups_are_shown(found: Mapping[str, list[Mapping[str, Any]]]) -> None:
@@ -74,7 +56,7 @@ def test_a_live_audit_says_what_groups_get_and_who_coordinates_them(kept: Kept, 
     live = sandbox.call(
         "audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", OFFSETS, "--format", "json", code=EXIT_ANOMALY
     )
-    found = kept.by_scenario(live.verdict)
+    found = by_scenario(kept, live.verdict)
     assert_groups_are_shown(found)
     assert {one["broker"] for group in found.values() for one in group if one["decided"]} == {2}, live.output
     records = [one["record"] for group in found.values() for one in group if "record" in one]
@@ -90,7 +72,7 @@ def test_an_audit_of_disks_without_a_topic_decides_and_commits_the_right_offset(
     disk = sandbox.call("audit", "disk", *brokers, "--format", "json", code=EXIT_ANOMALY)
     (note,) = (note for note in disk.verdict["notes"] if note.startswith("every compacted topic is audited, by the m"))
     assert f" {OFFSETS}" in note
-    found = kept.by_scenario({"findings": [one for one in disk.verdict["findings"] if one["topic"] == OFFSETS]})
+    found = by_scenario(kept, {"findings": [one for one in disk.verdict["findings"] if one["topic"] == OFFSETS]})
     assert_groups_are_shown(found)
     (aborted,) = found["group-aborted-to-committed"]
     assert (aborted["anomaly"], aborted["broker"], aborted["right"]) == ("aborted-to-committed", 2, [1, 3])

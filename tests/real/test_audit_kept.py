@@ -1,52 +1,25 @@
 """Audits of a diverged cluster: brokers of a run that found every payload and was kept."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox import DATA, Sandbox, copy_live_disk
+from kept import Kept, kept_cluster
+from sandbox import DATA, Sandbox
 
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.exposure import ExposureKind, Level, exposure
 from harness.audit.live.prefilter import prefilter
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN
 from harness.kafka_api.address import parse_bootstrap
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A cluster that is up, by its bootstrap servers; and the verdict of its run."""
-
-    bootstrap: str
-    verdict: dict[str, Any]
-    log_dirs: dict[int, Path]
-
-    def without_metadata(self, folder: Path) -> dict[int, Path]:
-        """Copy the brokers' log directories, but for metadata and files about to be removed."""
-        for broker, log_dir in self.log_dirs.items():
-            copy_live_disk(log_dir, folder / str(broker), "__cluster_metadata-0")
-        return {broker: folder / str(broker) for broker in self.log_dirs}
 
 
 @pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
 def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Make one run for every audit, and remove its cluster."""
-    target, sandbox = request.param, make_sandbox("kept")
-    ran = sandbox.run(target, "--anomaly", DATA, "--keep").end()
-    try:
-        assert ran.code == EXIT_ANOMALY, ran.output
-        verdict = json.loads((sandbox.latest(target, DATA) / "verdict.json").read_text())
-        run_id = sandbox.latest(target, DATA).name
-        log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
-        yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), verdict, log_dirs)
-    finally:
-        cleaned = sandbox.call("clean", sandbox.latest(target, DATA).name)
-    assert cleaned.code == EXIT_CLEAN, cleaned.output
-    sandbox.wait_until_nothing_is_left()
+    """Make one run for every audit."""
+    with kept_cluster(make_sandbox("kept"), request.param, DATA) as cluster:
+        yield cluster
 
 
 def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:

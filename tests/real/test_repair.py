@@ -1,7 +1,6 @@
 """Repairs of diverged clusters under traffic: brokers of runs that found every payload and were kept."""
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kept import kept_cluster
 from sandbox import Going, Sandbox, copy_live_disk, wait_until
 
 from harness.audit.live.cluster import client_of, describe
@@ -29,7 +29,7 @@ GROUP = "traffic"
 
 
 @dataclass(frozen=True)
-class Kept:
+class Diverged:
     """A diverged cluster that is up, the audit of its disks, and its log directories by broker."""
 
     bootstrap: str
@@ -69,27 +69,18 @@ class Kept:
 
 
 @contextmanager
-def kept(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterator[Kept]:
-    """Make a run whose cluster stays, audit its disks, and remove the cluster."""
-    ran = sandbox.run(target, "--anomaly", anomalies, "--keep", *options).end()
-    run_id = sandbox.latest(target, anomalies).name
-    try:
-        assert ran.code == EXIT_ANOMALY, ran.output
-        log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
-        folders = [word for broker, log_dir in log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
-        audited = sandbox.call("audit", "disk", *folders, "--format", "json", code=EXIT_ANOMALY)
+def audited(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterator[Diverged]:
+    """Keep the cluster of a run, and audit its disks."""
+    with kept_cluster(sandbox, target, anomalies, *options) as kept:
+        folders = [word for broker, log_dir in kept.log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
         path = sandbox.root / "audit.json"
-        path.write_text(audited.stdout)
-        yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), path, log_dirs, sandbox)
-    finally:
-        cleaned = sandbox.call("clean", run_id)
-    assert cleaned.code == EXIT_CLEAN, cleaned.output
-    sandbox.wait_until_nothing_is_left()
+        path.write_text(sandbox.call("audit", "disk", *folders, "--format", "json", code=EXIT_ANOMALY).stdout)
+        yield Diverged(kept.bootstrap, path, kept.log_dirs, sandbox)
 
 
 @pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
-def diverged(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
-    with kept(make_sandbox("repair"), request.param, "all") as one:
+def diverged(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Diverged]:
+    with audited(make_sandbox("repair"), request.param, "all") as one:
         yield one
 
 
@@ -198,7 +189,9 @@ def wait_for_text(going: Going, text: str, times: int = 1) -> None:
     wait_until(is_there, FIRST_STEP_S, text)
 
 
-def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(diverged: Kept, tmp_path: Path) -> None:
+def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(
+    diverged: Diverged, tmp_path: Path
+) -> None:
     sandbox = diverged.sandbox
     topics = {topic for topic, _ in diverged.partitions}
     assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed", OFFSETS} <= topics
@@ -261,7 +254,7 @@ def test_two_replicas_take_a_spare_broker_and_another_cluster_is_refused(
     make_sandbox: Callable[[str], Sandbox], tmp_path: Path
 ) -> None:
     sandbox = make_sandbox("repair-spare")
-    with kept(sandbox, "kafka-4.4", "stuck-lso", "--replication-factor", "2") as one:
+    with audited(sandbox, "kafka-4.4", "stuck-lso", "--replication-factor", "2") as one:
         verdict = json.loads(one.audit.read_text())
         verdict["target"] = {"name": "cluster", "cluster_id": "another", "brokers": [1, 2, 3]}
         other = tmp_path / "other.json"

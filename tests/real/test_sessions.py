@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
+from kept import kept_cluster
 from markdown_it import MarkdownIt
 from sandbox import DATA, Sandbox, copy_live_disk
 
@@ -27,14 +28,13 @@ from harness.targets.jars import jars_for
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
 SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
-SERVERS: Final = {f"kafka-{broker}:9092": str(broker) for broker in (1, 2, 3)}
+SERVERS: Final = {f"kafka-{broker}:9092": broker for broker in (1, 2, 3)}
 COPY, NFS, TOPICS, LIBS = "/copy/", "/nfs/", "'orders-*'", "/opt/kafka/libs"
 """The placeholders on pages for a reader's cluster."""
 NEEDS: Final = {ROOT / "docs/how-to/containers.md": ("engine", "compose")}
 CHANGING: Final = {ROOT / "docs/how-to" / name for name in ("guard.md", "repair.md")}
 UNTIL_SIGNAL: Final = re.compile(r"harness (?:watch|guard) (?!status|release)")
 INTERRUPTED: Final = "timeout --preserve-status --signal=INT 20"
-KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 
 pytestmark = pytest.mark.timeout(PAGE_S + 300)
 
@@ -51,18 +51,13 @@ class Done:
 @contextmanager
 def diverged(sandbox: Sandbox) -> Iterator[Mapping[str, str]]:
     """Give what stands for the placeholders: a cluster that diverged, and copies of its log directories."""
-    ran = sandbox.run("kafka-4.4", "--anomaly", DATA, "--keep").end()
-    addresses = dict(KEPT.findall(ran.stdout + ran.stderr))
-    assert set(addresses) == {"1", "2", "3"}, ran.stderr
-    run_id, copies = sandbox.latest("kafka-4.4", DATA).name, sandbox.root / "copies"
-    for broker in addresses:
-        copy_live_disk(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
-        (copies / broker).symlink_to(copies / f"broker-{broker}")
-    try:
-        servers = {name: addresses[broker] for name, broker in SERVERS.items()}
+    with kept_cluster(sandbox, "kafka-4.4", DATA) as kept:
+        copies = sandbox.root / "copies"
+        for broker, log_dir in kept.log_dirs.items():
+            copy_live_disk(log_dir, copies / f"broker-{broker}")
+            (copies / str(broker)).symlink_to(copies / f"broker-{broker}")
+        servers = {name: kept.addresses[broker] for name, broker in SERVERS.items()}
         yield {**servers, COPY: f"{copies}/", NFS: f"{copies}/", TOPICS: "'*'"}
-    finally:
-        sandbox.call("clean", run_id)
 
 
 @pytest.fixture(scope="module")

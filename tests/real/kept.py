@@ -1,0 +1,50 @@
+"""A diverged cluster: the brokers of a run that found anomalies and was kept."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import Sandbox, copy_live_disk
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A cluster that is up, by its addresses; its log directories by broker, and the verdict of its run."""
+
+    addresses: dict[int, str]
+    log_dirs: dict[int, Path]
+    verdict: dict[str, Any]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(self.addresses.values())
+
+    def without_metadata(self, folder: Path) -> dict[int, Path]:
+        """Copy the brokers' log directories, but for metadata and files about to be removed."""
+        for broker, log_dir in self.log_dirs.items():
+            copy_live_disk(log_dir, folder / str(broker), "__cluster_metadata-0")
+        return {broker: folder / str(broker) for broker in self.log_dirs}
+
+
+@contextmanager
+def kept_cluster(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterator[Kept]:
+    """Make a run that finds anomalies and whose cluster stays; remove the cluster, and see that nothing is left."""
+    ran = sandbox.run(target, "--anomaly", anomalies, "--keep", *options).end()
+    run = sandbox.latest(target, anomalies)
+    try:
+        assert ran.code == EXIT_ANOMALY, ran.output
+        addresses = {int(broker): at for broker, at in re.findall(r"kept: broker (\d+) at (\S+)", ran.stderr)}
+        assert set(addresses) == {1, 2, 3}, ran.output
+        log_dirs = {broker: sandbox.work_root / run.name / f"broker-{broker}" / "data" for broker in addresses}
+        yield Kept(addresses, log_dirs, json.loads((run / "verdict.json").read_text()))
+    finally:
+        cleaned = sandbox.call("clean", run.name)
+    assert cleaned.code == EXIT_CLEAN, cleaned.output
+    sandbox.wait_until_nothing_is_left()
