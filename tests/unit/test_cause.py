@@ -1,7 +1,5 @@
 """The sentence on what a wrong broker missed, by literal histories of the ISR."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

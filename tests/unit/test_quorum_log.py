@@ -1,7 +1,5 @@
 """The metadata log as an audit fetches it from a controller: which records, from whom, and what a refusal says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Controllers that serve a literal metadata log, as ``KafkaRaftClient`` answers observers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
