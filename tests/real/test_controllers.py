@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from secured import booted, login_file
 from harness.audit.live.cluster import client_of
 from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log
 from harness.broker_files.metadata_log.history import absences
-from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
@@ -79,17 +77,9 @@ def test_the_log_of_a_controller_is_fetched_as_brokers_have_it(tmp_path: Path, t
             assert later.notes == ()
             assert later.metadata is not None
             assert later.metadata.histories[TOPIC].states[-1] == history.states[-1]
-            own = tmp_path_of(runtime, 1) / METADATA_FOLDER
-            for snapshot in folder.glob("*.checkpoint"):
-                assert read_metadata_logs({1: own}, {"t"}).metadata is not None
-                assert snapshot.stat().st_size > 0
             return later.metadata.start_offset > 1
 
         wait_until(starts_later, BOUND_S, "the log to start at a snapshot")
-
-
-def tmp_path_of(runtime: LocalRuntime, broker: int) -> Path:
-    return runtime.spec.work_dir / f"broker-{broker}" / "data"
 
 
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
@@ -113,7 +103,8 @@ def test_a_user_needs_cluster_action_on_a_listener_with_its_own_login(
         controller = Address(at.host, at.port, read_security(login))
         denied = fetch_metadata_log(client, [controller], cluster_id, tmp_path / "denied", {"t"})
         assert denied.metadata is None
-        assert re.search(r"this user does not have ClusterAction on the cluster$", *denied.notes)
+        (note,) = denied.notes
+        assert note.endswith("this user does not have ClusterAction on the cluster")
         secured.allow("auditor", [(CLUSTER, "kafka-cluster", CLUSTER_ACTION)])
         numbers = iter(range(1000))
 
