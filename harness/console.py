@@ -179,6 +179,7 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
             ("commit", record.commit),
             ("note", record.note),
         ]
+    lines.append(("cause", finding.cause))
     lines.append(("decided by", "; ".join(finding.decided_by or ())))
     lines += [("assumed", assumption) for assumption in finding.assumptions or ()]
     yield from (f"{name}: {text}" for name, text in lines if text)
