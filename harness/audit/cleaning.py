@@ -161,7 +161,7 @@ def problem_of(work: Cleaning) -> str | None:
             f"{dirty}, {work.dirty_bytes:,} bytes are dirty (ratio {work.ratio:.2f}), and a pass is due since"
             f" {time_text(work.due_ms)}, {duration_text((work.now_ms - work.due_ms) / 1000)} before the last append."
             " Its cleaner died or has marked the partition as uncleanable (search log-cleaner.log for 'uncleanable' and"
-            " 'ERROR'; a restart of the broker ends both)"
+            " 'ERROR'; a restart of the broker ends both), or settings that the copies do not show pause it"
         )
     if work.held_by == STABLE and work.now_ms - work.held_ms > OVERDUE_MS:
         return (
