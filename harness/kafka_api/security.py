@@ -71,6 +71,17 @@ class Security:
         """The client's own certificate chain and its key, as PEM; None without one."""
         return _pem_of(self, "ssl.keystore", "key", "certificate.chain", has_key=True)
 
+    @property
+    def without_files(self) -> Security:
+        """The same login with the content of its certificate files, for processes on other hosts."""
+        inlined = {"ssl.truststore.certificates": self.trusted, "ssl.keystore.key": self.own}
+        others = {
+            name: value
+            for name, value in self.properties.items()
+            if not name.startswith(("ssl.truststore.", "ssl.keystore."))
+        }
+        return Security(self.source, {**others, **{name: value for name, value in inlined.items() if value}})
+
     def for_librdkafka(self) -> dict[str, str]:
         """Return the login as librdkafka's properties."""
         config = {"security.protocol": self.protocol}

@@ -251,9 +251,9 @@ def options_of(spec: SparkSpec) -> dict[str, str]:
         **(LOOPBACK if spec.options.is_on_this_host else {}),
         **(WITH_EXECUTORS if spec.options.has_executors else {}),
         "spark.driver.memory": DRIVER_MEMORY,
+        "spark.local.dir": str(spec.scratch_dir),
         **conf,
         **{name: " ".join((*ours, conf.get(name, ""))).strip() for name, ours in flags.items()},
-        "spark.local.dir": str(spec.scratch_dir),
         "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
     }
 

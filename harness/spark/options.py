@@ -20,7 +20,6 @@ LOCAL = "local[2]"
 OWN = {
     "spark.master": "give --spark-master",
     "spark.submit.deployMode": "the driver is this process",
-    "spark.local.dir": "temporary files are under TMPDIR, and are removed",
     "spark.sql.warehouse.dir": "no tables are stored",
 }
 """Settings that users cannot change, with the reason."""

@@ -49,6 +49,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from harness.broker_files import storage
 from harness.broker_files.segments.arrow import SCHEMAS, Table, read_table
+from harness.broker_files.segments.blocks import Readable
 from harness.broker_files.segments.folder import live_segments
 from harness.errors import UsageError
 
@@ -110,17 +111,68 @@ class SegmentFile:
                 return True
 
 
+@dataclass(frozen=True)
+class SourceTable:
+    """The table of a data source: ``place`` is the schema of the columns that are the same for a whole file."""
+
+    source: str
+    table: Table
+    place: pa.Schema
+
+    @classmethod
+    def of(cls, source: str, options: Mapping[str, str], place: pa.Schema) -> SourceTable:
+        """Return the table that the option ``table`` names. Raises ``UsageError`` for an unknown table."""
+        tables = ("records", *sorted(SCHEMAS))
+        if (table := options.get("table", tables[0])) not in tables:
+            raise UsageError(f"option table is {table!r}: {' or '.join(dict.fromkeys(tables))}")
+        return cls(source, cast("Table", table), place)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """All columns."""
+        return pa.schema([*self.place, *SCHEMAS[self.table]])
+
+    def chosen(self, options: Mapping[str, str]) -> StructType:
+        """Return the columns of option ``columns``, or all. Raises ``UsageError`` for unknown columns."""
+        chosen = options.get("columns")
+        return self._schema_of(self.columns.names if chosen is None else [name.strip() for name in chosen.split(",")])
+
+    def checked(self, schema: StructType) -> pa.Schema:
+        """Return the requested columns. Raises ``UsageError`` for unknown names and other types."""
+        for expected in self._schema_of(schema.names):
+            if schema[expected.name].dataType != expected.dataType:
+                raise UsageError(f"column {expected.name} is of type {expected.dataType.simpleString()}")
+        return to_arrow_schema(schema)
+
+    def _schema_of(self, names: Sequence[str]) -> StructType:
+        if unknown := [name for name in names if name not in self.columns.names]:
+            raise UsageError(
+                f"{self.source} has no column {', '.join(unknown)}: it has {', '.join(self.columns.names)}"
+            )
+        return from_arrow_schema(pa.schema([self.columns.field(name) for name in names]))
+
+    def read(
+        self, file: Readable, place: Mapping[str, Any], schema: pa.Schema, source: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Read batches from a file, with the columns of ``schema``; ``place``: the values of the file's columns."""
+        columns = [name for name in schema.names if name not in place]
+        for batch in read_table(file, self.table, columns, source=source):
+            arrays = [
+                pa.repeat(pa.scalar(place[column.name], column.type), batch.num_rows)
+                if column.name in place
+                else batch.column(column.name).cast(column.type)
+                for column in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 class KafkaSegments(DataSource):
     """The data source of ``spark.read.format("kafka-segments")``: see the module."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Raise ``UsageError`` for unknown values of options."""
         super().__init__(options)
-        tables = ("records", *sorted(SCHEMAS))
-        if (table := options.get("table", tables[0])) not in tables:
-            raise UsageError(f"option table is {table!r}: {' or '.join(dict.fromkeys(tables))}")
-        self._table = cast("Table", table)
-        self._columns = pa.schema([*PLACE, *SCHEMAS[self._table]])
+        self._table = SourceTable.of(NAME, options, PLACE)
 
     @classmethod
     def name(cls) -> str:
@@ -129,30 +181,21 @@ class KafkaSegments(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of option ``columns``, or all."""
-        chosen = self.options.get("columns")
-        return self._schema_of(self._columns.names if chosen is None else [name.strip() for name in chosen.split(",")])
+        return self._table.chosen(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns."""
         path = self.options.get("path")
         if path is None:
             raise UsageError(f"{NAME} is given no path: .load(PATH)")
-        for expected in self._schema_of(schema.names):
-            if schema[expected.name].dataType != expected.dataType:
-                raise UsageError(f"column {expected.name} is of type {expected.dataType.simpleString()}")
-        return _Reader(path, dict(self.options), self._table, to_arrow_schema(schema))
-
-    def _schema_of(self, names: Sequence[str]) -> StructType:
-        if unknown := [name for name in names if name not in self._columns.names]:
-            raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(self._columns.names)}")
-        return from_arrow_schema(pa.schema([self._columns.field(name) for name in names]))
+        return _Reader(path, dict(self.options), self._table, self._table.checked(schema))
 
 
 @dataclass
 class _Reader(DataSourceReader):
     path: str
     options: Mapping[str, str]
-    table: Table
+    table: SourceTable
     schema: pa.Schema
     filters: list[Filter] = field(default_factory=list)
 
@@ -171,17 +214,8 @@ class _Reader(DataSourceReader):
         file: SegmentFile | None = partition.value
         if file is None:
             return
-        place = file.place
-        columns = [name for name in self.schema.names if name not in place]
         with file.path.open("rb", buffering=0) as opened:
-            for batch in read_table(opened, self.table, columns, source=str(file.path)):
-                arrays = [
-                    pa.repeat(pa.scalar(place[column.name], column.type), batch.num_rows)
-                    if column.name in place
-                    else batch.column(column.name).cast(column.type)
-                    for column in self.schema
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            yield from self.table.read(opened, file.place, self.schema, str(file.path))
 
 
 def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[SegmentFile]:

@@ -1,5 +1,6 @@
 """Logins of clients: one properties file, translated for each client, and readable by nobody else."""
 
+import pickle
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -109,10 +110,17 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
         "ssl.keystore.location": str(tmp_path / "own.p12"),
         "ssl.keystore.password": "secret",
     }
-    config = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own})).for_librdkafka()
+    security = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own}))
+    config = security.for_librdkafka()
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     assert config["ssl.key.pem"].startswith(plain)
     assert certificate.public_bytes(Encoding.PEM).decode() in config["ssl.certificate.pem"]
+    sent = pickle.dumps(security.without_files)
+    for file in (tmp_path / "own.p12", Path(pem_store["ssl.truststore.location"])):
+        file.unlink()
+    received = pickle.loads(sent)  # noqa: S301  (of this process)
+    assert received.for_librdkafka() == config
+    assert received.tls is not None
 
 
 @pytest.mark.parametrize(

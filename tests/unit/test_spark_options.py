@@ -30,7 +30,7 @@ def closed_port() -> int:
         (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
         (LOCAL, "=1g", "give spark.NAME=VALUE"),
         (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
-        (LOCAL, "spark.local.dir=/tmp", "the harness sets spark.local.dir itself"),
+        (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
         ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
         ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
         ("spark://", "spark.a=b", "give spark://HOST:PORT"),
@@ -94,6 +94,8 @@ def test_what_a_user_sets_wins() -> None:
     set_ = options_of(spec(CLUSTER, **mine, sql_shuffle_partitions="9"))
     actual = [set_[f"spark.{name}"] for name in ("driver.host", "driver.memory", "sql.shuffle.partitions", "local.dir")]
     assert actual == ["me", "512m", "9", "/scratch"]
+    theirs = options_of(spec(CLUSTER, local_dir="/fast", ui_enabled="true"))
+    assert (theirs["spark.local.dir"], theirs["spark.ui.enabled"]) == ("/fast", "true")
     flags = set_["spark.driver.extraJavaOptions"].split()
     # A heap that starts with more than it may have is refused by the JVM.
     assert flags[-1] == "-Da=b"

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from harness.audit.live.entries import complete_entries
+from harness.audit.live.rate_limit import RateLimit
 from harness.audit.live.spans import Span
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.errors import WaitTimeoutError
@@ -25,6 +26,7 @@ from harness.kafka_api.fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     ReplicaState,
+    choose_fetch_version,
     fetch,
     list_log_ends,
     list_log_starts,
@@ -33,6 +35,12 @@ from harness.kafka_api.transactions import OpenTransactions, describe_producers,
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"
 """Stores whole batches: the first one's base offset, the bytes, and the offset after them."""
+
+
+def _write_nowhere(_base_offset: int, _batches: memoryview, _next_offset: int) -> None:
+    raise AssertionError
+
+
 FETCH_BYTES = 8 << 20
 PARTITIONS_A_REQUEST = 500
 PATIENCE_S = 30.0
@@ -64,7 +72,7 @@ class ReplicaReading:
     partition: TopicPartition
     span: Span
     bound: int
-    write: Write
+    write: Write = _write_nowhere
     read_to: int = field(init=False)
     listed_to: int = field(init=False)
     aborted: dict[tuple[int, int], None] = field(default_factory=dict)
@@ -72,6 +80,10 @@ class ReplicaReading:
     open: OpenTransactions = None
     is_complete: bool = False
     failure: str | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave ``write`` out: it is of one process."""
+        return {name: value for name, value in vars(self).items() if name != "write"}
 
     def __post_init__(self) -> None:
         """Begin at the start of the span."""
@@ -122,7 +134,7 @@ class BrokerReader:
     """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request.
 
     All methods raise OSError where the broker is gone, and what ``write`` and ``pay`` raise. A replica that cannot be
-    read gets a ``failure``.
+    read gets a ``failure``. `read_on` and `finish` yield after their requests, for a caller that empties its buffers.
     """
 
     broker: Connection
@@ -131,7 +143,7 @@ class BrokerReader:
     version: int
     fetch_bytes: int
 
-    def read_on(self, replicas: Iterable[ReplicaReading], goals: Mapping[TopicPartition, int]) -> None:
+    def read_on(self, replicas: Iterable[ReplicaReading], goals: Mapping[TopicPartition, int]) -> Iterator[None]:
         """Read each replica to its goal, an offset, or to the end of its span.
 
         A replica whose high watermark does not reach the goal is read to its high watermark.
@@ -147,6 +159,7 @@ class BrokerReader:
                 except WaitTimeoutError:
                     going.give_up()
                     break
+                yield
 
     def _request(self, going: _Pass) -> bool:
         """Ask once for each pending replica; return whether any was read on, or is done."""
@@ -183,13 +196,13 @@ class BrokerReader:
         else:
             replica.failure = f"{name_of(partition)} at offset {position}: {error}"
 
-    def finish(self, replicas: Iterable[ReplicaReading], ends: Mapping[TopicPartition, int]) -> None:
+    def finish(self, replicas: Iterable[ReplicaReading], ends: Mapping[TopicPartition, int]) -> Iterator[None]:
         """Read each replica to this end, ask for its state and its open transactions, and read on to its log end.
 
         Transactions that ended after the report have their marker before that log end.
         """
         replicas = list(replicas)
-        self.read_on(
+        yield from self.read_on(
             replicas, {replica.partition: ends.get(replica.partition, replica.read_to) for replica in replicas}
         )
         healthy = {replica.partition: replica for replica in replicas if replica.failure is None}
@@ -203,7 +216,7 @@ class BrokerReader:
                 replica.is_complete = replica.is_read_to(ends.get(partition, 0))
                 if replica.is_complete:
                     log_ends[partition] = end if isinstance(end, int) else state.high_watermark
-        self.read_on([healthy[partition] for partition in log_ends], log_ends)
+        yield from self.read_on([healthy[partition] for partition in log_ends], log_ends)
         for partition, end in log_ends.items():
             healthy[partition].is_complete = healthy[partition].is_read_to(end)
 
@@ -233,6 +246,14 @@ class BrokerReader:
                 if replica.partition in errors:
                     replica.failure = f"{name_of(replica.partition)}: {errors[replica.partition]}"
         return states
+
+
+def open_reader(
+    connection: Connection, clock: Clock, pay: Callable[[int], None], limit: RateLimit | None
+) -> BrokerReader:
+    """Return a reader whose answers fit into the bucket of the rate limit."""
+    fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
+    return BrokerReader(connection, clock, pay, connection.ask(choose_fetch_version()), fetch_bytes)
 
 
 @dataclass

@@ -29,7 +29,7 @@ from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, Tr
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.audit.live.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
 from harness.audit.live.rate_limit import RateLimit
-from harness.audit.live.reading import FETCH_BYTES, BrokerReader, ReplicaReading, Write
+from harness.audit.live.reading import BrokerReader, ReplicaReading, Write, open_reader
 from harness.audit.live.spans import Span
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
@@ -37,7 +37,6 @@ from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import choose_fetch_version
 from harness.kafka_api.topics import describe_log_dirs
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, RunFolder
 
@@ -138,7 +137,7 @@ def read_all(
         by_broker.setdefault(broker, []).append(reading)
     readers: dict[int, BrokerReader] = {}
 
-    def on_all(step: Callable[[BrokerReader, Iterable[ReplicaReading]], None]) -> None:
+    def on_all(step: Callable[[BrokerReader, Iterable[ReplicaReading]], Iterable[None]]) -> None:
         with ThreadPoolExecutor(max(len(by_broker), 1)) as pool:
             try:
                 list(pool.map(lambda broker: attempt(broker, step), by_broker))
@@ -146,13 +145,15 @@ def read_all(
                 progress.is_over.set()
                 raise
 
-    def attempt(broker: int, step: Callable[[BrokerReader, Iterable[ReplicaReading]], None]) -> None:
+    def attempt(broker: int, step: Callable[[BrokerReader, Iterable[ReplicaReading]], Iterable[None]]) -> None:
         mine = by_broker[broker]
         try:
             if broker not in readers:
                 connection = stack.enter_context(cluster.client.connection(broker, PATIENT))
-                readers[broker] = _reader(connection, cluster, progress)
-            step(readers[broker], mine)
+                limit = progress.options.limit
+                readers[broker] = open_reader(connection, cluster.client.clock, progress.pay, limit)
+            for _ in step(readers[broker], mine):
+                pass
         except (SpoolDiskError, TimeLimitError):
             raise
         except (OSError, HarnessError) as error:
@@ -163,13 +164,6 @@ def read_all(
     latest = replica_statuses(cluster, {tp for _, tp in readings}).by_partition
     ends = {tp: max(status.high_watermark for status in replicas.values()) for tp, replicas in latest.items()}
     on_all(lambda reader, mine: reader.finish(mine, ends))
-
-
-def _reader(connection: Connection, cluster: AuditedCluster, progress: ReadingProgress) -> BrokerReader:
-    limit = progress.options.limit
-    fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
-    version = connection.ask(choose_fetch_version())
-    return BrokerReader(connection, cluster.client.clock, progress.pay, version, fetch_bytes)
 
 
 def copies_of(
