@@ -44,29 +44,16 @@ def print_progress(text: str) -> None:
         stderr().line(text)
 
 
-class SilentProgress:
-    """Implements `Progress` and prints nothing."""
-
-    def stage(self, text: str) -> None:
-        """Print nothing."""
-
-    def jars(self, done: int, total: int) -> None:
-        """Print nothing."""
-
-    def reading(self, fraction: float, done_bytes: int) -> None:
-        """Print nothing."""
-
-
 class ConsoleProgress:
     """Stages as lines on stderr, with the seconds since the start; bars on a terminal only."""
 
-    def __init__(self) -> None:
-        """Start the clock."""
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        """Start the clock. Nothing is printed if it ``is_quiet``, or with ``--quiet``."""
         self._terminal = stderr()
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
         self._fetches = False
-        self._is_quiet = _has(QUIET)
+        self._is_quiet = is_quiet or _has(QUIET)
         self._shows_bars = not self._is_quiet and self._terminal.console.is_terminal
 
     def stage(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from harness.cli.audit import READING, size_bytes
 from harness.cli.options import common
 from harness.cli.options.parameters import DIRECTORY, MEGABYTES_A_SECOND, PORT, Number, Text
-from harness.console import MB, SilentProgress, print_progress
+from harness.console import MB, ConsoleProgress, print_progress
 from harness.spark.options import SparkOptions
 
 LEAST_S, MOST_S = 1.0, 86_400.0
@@ -66,6 +66,6 @@ def watch(topics: tuple[str, ...], bootstrap: str, config: Path | None, spark: S
         state=options["state"],
         listen=(options["listen"], options["port"]),
         spark=spark,
-        progress=SilentProgress(),
+        progress=ConsoleProgress(is_quiet=True),
         report=print_progress,
     )
