@@ -16,6 +16,7 @@ from harness.broker_files.metadata_log.history import ClusterMetadata, absences
 from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cluster.cluster import Cluster
+from harness.errors import HarnessError
 from harness.schedules.operations.faults import NEMESIS
 
 LEAVE, COME_BACK = "leave", "come back"
@@ -28,13 +29,15 @@ TOLERANCE_MS: Final = 1000
 def unplanned_departures(cluster: Cluster, events: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each broker that left the ISR of the run's partitions outside its outage.
 
-    ``events``: the history. Raises `HarnessError` if the metadata log cannot be copied.
+    ``events``: the history. Raises `HarnessError` if the metadata log cannot be copied or read.
     """
     broker = cluster.staying[0]
     with TemporaryDirectory(prefix="metadata-") as folder:
         cluster.runtime.copy_partition(broker, CLUSTER_METADATA, 0, Path(folder) / CLUSTER_METADATA)
         joined = read_metadata_logs({broker: Path(folder) / CLUSTER_METADATA}, {topic for topic, _ in cluster.replicas})
-    return [] if joined.metadata is None else departures_in(joined.metadata, cluster.brokers, outages_of(events))
+    if joined.metadata is None:
+        raise HarnessError("; ".join(joined.notes))
+    return departures_in(joined.metadata, cluster.brokers, outages_of(events))
 
 
 def departures_in(metadata: ClusterMetadata, brokers: Collection[int], outages: Outages) -> list[str]:
