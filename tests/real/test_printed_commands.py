@@ -219,7 +219,8 @@ def test_every_printed_command_does_what_it_says(kept: Kept, sandbox: Sandbox) -
     operator = Operator(kept, shell)
     kept.admin.create_topics({HANGING: (3, 1, 2)}, {"cleanup.policy": "compact"})
     hang(kept.admin, kept.addresses, HANGING)
-    for group, offset in (("billing", 2), ("search", 0)):
+    # The brokers cannot load the partition of the group that the run has upgraded: these groups are in others.
+    for group, offset in (("search", 2), ("stock", 0)):
         commit(kept, group, offset)
     printed = an_undecided_audit(kept, sandbox, operator) + an_audit_of_disks(kept, sandbox, operator)
     the_page_of_a_run(kept, operator)
@@ -249,8 +250,8 @@ def an_undecided_audit(kept: Kept, sandbox: Sandbox, operator: Operator) -> list
     topics = ("--topic", HANGING[0], "--topic", STUCK[0])
     audited = sandbox.call("audit", "live", *kept.server, *topics, "--verbose", "--output", "audit.json")
     assert audited.code == EXIT_ANOMALY, audited.output
-    assert "read_committed consumers stop at offset 2 (1 offset is hidden); group billing is stuck" in audited.stdout
-    assert "; group search stops there" in audited.stdout
+    assert "read_committed consumers stop at offset 2 (1 offset is hidden); group search is stuck" in audited.stdout
+    assert "; group stock stops there" in audited.stdout
     aborting = re.search(r"^  Next +(BOOTSTRAP=.*\n(?: {13}.*\n)+)", audited.stdout, re.MULTILINE)
     assert aborting, audited.output
     for line in map(str.strip, aborting[1].splitlines()):
