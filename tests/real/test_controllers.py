@@ -51,12 +51,17 @@ def test_the_log_of_a_controller_is_fetched_as_brokers_have_it(tmp_path: Path, t
         runtime.start_cluster()
         cluster.wait(lambda: cluster.admin.brokers() == {1, 2, 3}, "the brokers to register")
         cluster.admin.create_topics({TOPIC: (1, 2, 3)}, {})
-        cluster.wait(lambda: len(cluster.admin.partitions(["t"])[TOPIC].isr) == 3, "the topic")
+
+        def in_sync() -> int:
+            state = cluster.admin.partitions(["t"]).get(TOPIC)
+            return 0 if state is None else len(state.isr)
+
+        cluster.wait(lambda: in_sync() == 3, "the topic")
         before_ms = RealClock().time_ms()
         runtime.pause(3)
-        cluster.wait(lambda: len(cluster.admin.partitions(["t"])[TOPIC].isr) == 2, "broker 3 to leave the ISR")
+        cluster.wait(lambda: in_sync() == 2, "broker 3 to leave the ISR")
         runtime.resume(3)
-        cluster.wait(lambda: len(cluster.admin.partitions(["t"])[TOPIC].isr) == 3, "broker 3 to return")
+        cluster.wait(lambda: in_sync() == 3, "broker 3 to return")
         client = client_of([runtime.address(1)])
         cluster_id = ask(runtime.address(1), describe_cluster([])).cluster_id
         controllers = list(runtime.controllers.values())

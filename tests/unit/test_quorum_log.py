@@ -72,6 +72,13 @@ def test_a_controller_that_does_not_lead_names_the_leader(tmp_path: Path) -> Non
     assert [port for port, *_ in quorum.asked[:4]] == [1, 1, 3, 3]
 
 
+@pytest.mark.parametrize(("moves", "is_fetched"), [(2, True), (3, False)])
+def test_a_log_whose_start_moves_is_fetched_again(tmp_path: Path, moves: int, *, is_fetched: bool) -> None:
+    joined = fetched(FakeQuorum(LOG, moves=moves), tmp_path)
+    assert (joined.metadata is not None) == is_fetched
+    assert is_fetched or "serves nothing from offset 3 on" in joined.notes[0]
+
+
 def test_without_the_leaders_address_every_controller_is_asked(tmp_path: Path) -> None:
     quorum = FakeQuorum(LOG, names_leader=False)
     assert fetched(quorum, tmp_path, NOBODY, ONE, LEADER).metadata is not None

@@ -9,6 +9,7 @@ Committed records only: up to the high watermark.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from harness.kafka_api.quorum import (
 
 log = logging.getLogger("harness")
 METADATA_FOLDER: Final = f"{CLUSTER_METADATA}-0"
+ATTEMPTS: Final = 3
 SOURCE: Final = "Fetch answer of the metadata log"
 MEANINGS: Final = {
     "ClusterAuthorizationFailedError": "this user does not have ClusterAction on the cluster",
@@ -117,15 +119,22 @@ def verify_controllers(client: ClusterClient, controllers: Sequence[Address], cl
 def fetch_metadata_log(
     client: ClusterClient, controllers: Sequence[Address], cluster_id: str, folder: Path, topics: Collection[str]
 ) -> JoinedLog:
-    """Fetch the metadata log into a new folder, and read it; a note says why it is missing."""
-    try:
-        controller = find_active_controller(client, controllers, cluster_id)
-        with closing(controller.connection):
-            folder.mkdir(parents=True)
-            _store(controller, folder)
-        return read_metadata_logs({controller.first.leader: folder}, topics)
-    except (OSError, HarnessError) as error:
-        return JoinedLog(None, (f"the metadata log could not be fetched from a controller: {error}",))
+    """Fetch the metadata log into a new folder, and read it; a note says why it is missing.
+
+    It is fetched again where the leader changes meanwhile, or the log's start moves.
+    """
+    errors: list[str] = []
+    for _ in range(ATTEMPTS):
+        try:
+            controller = find_active_controller(client, controllers, cluster_id)
+            with closing(controller.connection):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                _store(controller, folder)
+            return read_metadata_logs({controller.first.leader: folder}, topics)
+        except (OSError, HarnessError) as error:
+            errors.append(str(error))
+    return JoinedLog(None, (f"the metadata log could not be fetched from a controller: {errors[-1]}",))
 
 
 def _store(controller: ActiveController, folder: Path) -> None:

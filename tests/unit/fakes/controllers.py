@@ -32,7 +32,8 @@ class FakeQuorum:
 
     ``log``: from ``first_offset`` on, each record in a batch of its own; ``snapshots``: by end offset, all of epoch
     ``snapshot_epoch``. ``high_watermark``: by default the end of the log. ``denied``: no user has ClusterAction.
-    ``names_leader``: whether refusals have the leader's address, as from Fetch 17 on.
+    ``names_leader``: whether refusals have the leader's address, as from Fetch 17 on. ``moves``: how often the start
+    of the log moves beyond the offset that is asked for.
     """
 
     log: Sequence[Written]
@@ -43,6 +44,7 @@ class FakeQuorum:
     controllers: tuple[int, ...] = (1, 2, 3)
     denied: bool = False
     names_leader: bool = True
+    moves: int = 0
     asked: list[tuple[int, str, int]] = field(default_factory=list)
 
     def client(self) -> ClusterClient:
@@ -97,6 +99,9 @@ class FakeQuorum:
             answer["snapshot_id"] = {"end_offset": newest, "epoch": self.snapshot_epoch}
         elif asked.fetch_offset > end:
             answer["diverging_epoch"] = {"epoch": asked.last_fetched_epoch, "end_offset": end}
+        elif self.moves and asked.fetch_offset > 1:
+            self.moves -= 1
+            answer["snapshot_id"] = {"end_offset": end, "epoch": self.snapshot_epoch}
         else:
             data = encode_log(self.log, first_offset=self.first_offset)
             whole = [b for b in iter_batches(data, source="a fake") if b.last_offset >= asked.fetch_offset]
