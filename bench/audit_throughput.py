@@ -59,10 +59,16 @@ class Data(NamedTuple):
 
     what: str
     times: int
+    records_per_transaction: int
     replicas: tuple[Path, ...]
     size_bytes: int
     records: int
     written: int
+
+    @property
+    def name(self) -> str:
+        """The states of cleaning, the size, and the records of a transaction."""
+        return f"{self.what} x {self.times}, {self.records_per_transaction} a transaction"
 
     @property
     def brokers(self) -> list[str]:
@@ -78,13 +84,18 @@ class Took(NamedTuple):
     peak_gib: float
 
 
-def data_of(top: Path, what: str, times: int) -> Data:
-    """Write three replicas, or find them."""
-    shape = Shape(records=Shape.records * times, keys=Shape.keys * times)
-    replicas = tuple(write_replicas(top / f"{what}-{times}", shape, STATES[what]))
+def data_of(top: Path, what: str, times: int, size: int) -> Data:
+    """Write three replicas with so many records in each transaction, or find them."""
+    shape = Shape(
+        records=Shape.records * times,
+        keys=Shape.keys * times,
+        records_per_transaction=size,
+        records_per_batch=min(size, Shape.records_per_batch),
+    )
+    replicas = tuple(write_replicas(top / f"{what}-{times}-{size}", shape, STATES[what]))
     segments = [path for replica in replicas for path in replica.glob(f"{TOPIC}-0/*.log")]
     size_bytes = sum(path.stat().st_size for path in segments)
-    return Data(what, times, replicas, size_bytes, sum(map(records_of, segments)), shape.records * len(replicas))
+    return Data(what, times, size, replicas, size_bytes, sum(map(records_of, segments)), shape.records * len(replicas))
 
 
 def records_of(segment: Path) -> int:
@@ -124,7 +135,7 @@ def command(data: Data, workers: int = 0) -> Took:
         peak_gib = peak.stop_gib()
         if process.returncode != EXIT_CODES[CLEAN]:
             file.seek(0)
-            raise SystemExit(f"{data.what} x {data.times} ended with {process.returncode}:\n{out}{file.read()}")
+            raise SystemExit(f"{data.name} ended with {process.returncode}:\n{out}{file.read()}")
     return Took(took_s, json.loads(out)["timings_s"]["check"], peak_gib)
 
 
@@ -141,7 +152,7 @@ def warm_s(every: Sequence[Data], rounds: int) -> dict[Data, list[float]]:
                 copies = find_copies(brokers, [TOPIC], "bench")
                 verdict = assemble(copies, judge_copies(session, [copies]), timings_s={}).verdict
                 if verdict != CLEAN:
-                    raise SystemExit(f"{data.what} x {data.times} is {verdict}")
+                    raise SystemExit(f"{data.name} is {verdict}")
                 if number:
                     seconds.append(time.monotonic() - started_s)
     return took
@@ -157,11 +168,14 @@ def dump_records_s(segment: Path) -> float:
 @click.command()
 @click.option("--data", "top", required=True, type=click.Path(path_type=Path), help="Folder of the data; created once.")
 @click.option("--times", multiple=True, default=(1,), show_default=True, help="Multiples of 4 M records a replica.")
+@click.option(
+    "--transaction", "sizes", multiple=True, default=(10, 5_000), show_default=True, help="Records of a transaction."
+)
 @click.option("--workers", multiple=True, type=int, help="Also on a local cluster of so many workers, and cores.")
 @click.option("--rounds", default=3, show_default=True)
-def main(top: Path, times: tuple[int, ...], workers: tuple[int, ...], rounds: int) -> None:
+def main(top: Path, times: tuple[int, ...], sizes: tuple[int, ...], workers: tuple[int, ...], rounds: int) -> None:
     """Time whole audits."""
-    every = [data_of(top, what, factor) for factor in times for what in STATES]
+    every = [data_of(top, what, factor, size) for factor in times for size in sizes for what in STATES]
     rows: dict[tuple[Data, int], list[Took]] = {(data, count): [] for data in every for count in (0, *workers)}
     tool = []
     for _ in range(rounds):
@@ -183,7 +197,7 @@ def main(top: Path, times: tuple[int, ...], workers: tuple[int, ...], rounds: in
 def line(table: Table, data: Data, spark: str, check_s: float, tool: float, measured: Sequence[Took] = ()) -> None:  # noqa: PLR0917
     """Add a row."""
     table.add_row(
-        f"{data.what} x {data.times}",
+        data.name,
         spark,
         f"{data.size_bytes / 1e9:.2f}",
         f"{median(took.command_s for took in measured):.1f}" if measured else "",

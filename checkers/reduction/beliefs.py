@@ -170,7 +170,7 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
 
 
 def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
-    """Return REPLICA, digests of the compared batches by belief, ``held_beyond``, ``misjudged``, ``open_spans``."""
+    """Return REPLICA, digests of the compared batches by belief, ``records`` and what `differing_places` needs."""
     columns = [*REPLICA, "region", "digest", "records", "transactional"]
     markers = sound.where("control").selectExpr(*columns, "'marker' AS belief", "false AS misjudged")
     compared = f.when(f.col("region") == COMPARED, f.col("digest"))
@@ -181,6 +181,7 @@ def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
         .agg(
             *(f.bit_xor(f.when(f.col("belief") == belief, compared)).alias(belief) for belief in _DIGESTS),
             f.sum(f.when(f.col("region") == BEYOND, f.col("records")).otherwise(0)).alias("held_beyond"),
+            f.sum("records").alias("records"),
             f.count_if("misjudged").alias("misjudged"),
             f.count_if(f.col("belief") == OPEN).alias("open_spans"),
             f.max("transactional").alias("transactional"),

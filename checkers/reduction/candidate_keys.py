@@ -13,12 +13,13 @@ Two keys with the same hash (64 bits) count as one key; a difference is missed i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -42,14 +43,17 @@ TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, MISJUDGED = 1, 2, 4, 8, 16
 _FLAG_BITS = 8
 _FLAGS_OF = {ABORTED: NOT_COMMITTED, OPEN: NOT_COMMITTED | IS_OPEN}
 
-BUCKET_BYTES: Final = 192 << 20
-"""Bytes of segment files for each bucket: about two million records of a hundred bytes."""
+BUCKET_RECORDS: Final = 2_000_000
+"""About the number of records of each bucket, sixteen bytes each."""
 TASK_BYTES: Final = 64 << 20
 """Bytes of segment files that one task reads."""
 SEND_ROWS: Final = 1 << 21
-KEYS_A_BUCKET: Final = 2_000
-"""The limit of candidate keys of a bucket. Keys beyond the limit are counted."""
+KEYS_A_PARTITION: Final = 2_000
+"""About the limit of candidate keys of a partition, shared by its buckets. Keys beyond the limit are counted."""
 
+BELIEF: Final = np.dtype([("producer", np.int64), ("start", np.int64), ("flags", np.uint8)])
+"""The flags of the records of a producer from an offset on, up to the start of its next belief."""
+_BELIEFS = table(segment=INT, beliefs=t.BinaryType())
 _SENT = table(run=TEXT, topic=TEXT, partition=INT, bucket=INT, broker=INT, hashes=t.BinaryType(), places=t.BinaryType())
 
 CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"from": LONG}, to=LONG, left_out=LONG)
@@ -57,51 +61,69 @@ CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"f
 
 
 def candidate_keys(
-    beliefs: DataFrame, segments: Sequence[ReplicaSegment], places: Collection[RunPartition], tasks: int
+    beliefs: DataFrame, segments: Sequence[ReplicaSegment], records: Mapping[RunPartition, int], tasks: int
 ) -> DataFrame:
-    """Return `CANDIDATE_RECORDS` of these partitions: every record of each candidate key.
+    """Return `CANDIDATE_RECORDS` of some partitions: every record of each candidate key.
 
-    ``beliefs``: a row for each of their segments: ``segment``, and the beliefs about its transactional spans
-    (producer_id, base_offset, belief, misjudged). ``tasks``: the number of Spark tasks that compare.
+    ``beliefs``: ``segment`` and ``beliefs``, of `BELIEF`, about the transactional spans of that file, in any number of
+    rows. ``records``: the number of records of the partitions to read. ``tasks``: the number of Spark tasks that
+    compare.
     """
     sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
     log_starts: dict[RunPartition, dict[int, int]] = {}
-    sizes: dict[RunPartition, int] = {}
     for segment in segments:
         log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
-        sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
-    buckets = {place: max(1, -(-size // BUCKET_BYTES)) for place, size in sizes.items()}
+    buckets = {place: max(1, -(-count // BUCKET_RECORDS)) for place, count in records.items()}
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index, spans in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                segment = segments[index]
-                yield from _send(segment, buckets[segment.place], _Beliefs(spans), sent_schema)
+            for index, packed in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                if (segment := segments[index]).place in buckets:
+                    yield from _send(segment, buckets[segment.place], _Beliefs(packed), sent_schema)
 
     def compare(bucket: pa.Table) -> pa.Table:
         place = tuple(bucket.column(name)[0].as_py() for name in PLACE)
-        return _compare(bucket, place, log_starts[place], candidate_schema)
+        limit = max(1, KEYS_A_PARTITION // buckets[place])
+        return _compare(bucket, place, log_starts[place], limit, candidate_schema)
 
-    readers = max(1, len(shares([segment for segment in segments if segment.place in places], TASK_BYTES)))
-    sent = beliefs.repartition(readers, "segment").mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
+    numbers = [index for index, segment in enumerate(segments) if segment.place in buckets]
+    readers = max(1, len(shares([segments[index] for index in numbers], TASK_BYTES)))
+    files = beliefs.sparkSession.createDataFrame([(number, None) for number in numbers], _BELIEFS)
+    by_file = files.unionAll(beliefs.select(*_BELIEFS.names)).repartition(readers, "segment").groupBy("segment")
+    sent = by_file.agg(f.collect_list("beliefs")).mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
     return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, CANDIDATE_RECORDS)
+
+
+def packed_beliefs(spans: DataFrame) -> DataFrame:
+    """Return ``segment`` and ``beliefs``, of `BELIEF`, about transactional producer spans with beliefs."""
+    schema = to_arrow_schema(_BELIEFS)
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            segments = batch.column("segment").to_numpy()
+            beliefs = np.empty(len(segments), BELIEF)
+            beliefs["producer"], beliefs["start"] = batch.column("producer_id"), batch.column("base_offset")
+            beliefs["flags"] = [_FLAGS_OF.get(belief, 0) for belief in batch.column("belief").to_pylist()]
+            beliefs["flags"] |= batch.column("misjudged").to_numpy(zero_copy_only=False) * np.uint8(MISJUDGED)
+            for number in np.unique(segments).tolist():
+                row = {"segment": number, "beliefs": beliefs[segments == number].tobytes()}
+                yield pa.RecordBatch.from_pylist([row], schema)
+
+    columns = "segment", "producer_id", "base_offset", "belief", "misjudged"
+    return spans.where("transactional").select(*columns).mapInArrow(pack, _BELIEFS)
 
 
 class _Beliefs:
     """A replica's beliefs about the transactional batches of one file, by producer and offset."""
 
-    def __init__(self, spans: pa.ListScalar) -> None:
-        self._by_producer: dict[int, tuple[Longs, Flags]] = {}
-        rows = spans.values
-        if rows is None:
-            return
-        producers, starts = (rows.field(name).to_numpy(zero_copy_only=False) for name in ("producer_id", "base_offset"))
-        flags = np.array([_FLAGS_OF.get(belief, 0) for belief in rows.field("belief").to_pylist()], np.uint8)
-        flags |= rows.field("misjudged").to_numpy(zero_copy_only=False).astype(np.uint8) * np.uint8(MISJUDGED)
-        for producer in np.unique(producers).tolist():
-            mine = np.flatnonzero(producers == producer)
-            mine = mine[np.argsort(starts[mine])]
-            self._by_producer[producer] = (starts[mine], flags[mine])
+    def __init__(self, packed: Sequence[bytes]) -> None:
+        beliefs = np.concatenate([np.empty(0, BELIEF), *(np.frombuffer(data, BELIEF) for data in packed)])
+        beliefs = beliefs[np.lexsort((beliefs["start"], beliefs["producer"]))]
+        producers, firsts = np.unique(beliefs["producer"], return_index=True)
+        self._by_producer: dict[int, tuple[Longs, Flags]] = {
+            producer: (np.ascontiguousarray(mine["start"]), mine["flags"])
+            for producer, mine in zip(producers.tolist(), np.split(beliefs, firsts[1:]), strict=False)
+        }
 
     def of(self, block: Block, log_end: int) -> Flags:
         """Return the flags of each batch of a block that lies before the log end."""
@@ -166,8 +188,13 @@ def _distributed(
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _compare(bucket: pa.Table, place: RunPartition, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
-    """Return the records of the candidate keys; replicas without records in the bucket are compared, too."""
+def _compare(
+    bucket: pa.Table, place: RunPartition, log_starts: dict[int, int], limit: int, schema: pa.Schema
+) -> pa.Table:
+    """Return the records of the candidate keys; replicas without records in the bucket are compared, too.
+
+    ``limit``: the most keys whose records are returned.
+    """
     brokers = bucket.column("broker").to_numpy()
     hashes = [np.frombuffer(value.as_buffer(), np.uint64) for value in bucket.column("hashes")]
     placed = np.concatenate([np.frombuffer(value.as_buffer(), np.int64) for value in bucket.column("places")])
@@ -180,7 +207,7 @@ def _compare(bucket: pa.Table, place: RunPartition, log_starts: dict[int, int], 
     numbers = np.flatnonzero(is_candidate)
     lowest = np.full(keys, np.iinfo(np.int64).max)
     np.minimum.at(lowest, groups[rows], placed[rows])
-    is_candidate[numbers[np.argsort(lowest[numbers])[KEYS_A_BUCKET:]]] = False
+    is_candidate[numbers[np.argsort(lowest[numbers])[limit:]]] = False
     rows = rows[is_candidate[groups[rows]]]
     offsets = placed[rows] >> _FLAG_BITS
     head = dict(zip(PLACE, place, strict=True))

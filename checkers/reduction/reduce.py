@@ -36,7 +36,7 @@ from checkers.evidence.tables import (
     place_of,
 )
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
-from checkers.reduction.candidate_keys import candidate_keys
+from checkers.reduction.candidate_keys import candidate_keys, packed_beliefs
 from checkers.reduction.consistent_partitions import Facts, cleared_partitions
 from checkers.reduction.segments import ReplicaSegment, producer_spans, read_records, replica_segments
 from checkers.replay.truth import bounded
@@ -124,7 +124,11 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
         return Reduced(None, beliefs.replicas, tables, {})
     # A partition with a damaged file is not judged, as the rest of the file is unreadable.
     differing -= {place_of(row) for row in tables["damaged"]}
-    evidence, left_out = _evidence(spark, beliefs, segments, differing, tasks)
+    records = dict.fromkeys(differing, 0)
+    for row in summary:
+        if (place := place_of(row)) in records:
+            records[place] += row["records"]
+    evidence, left_out = _evidence(beliefs, segments, records, tasks)
     return Reduced(evidence, beliefs.replicas, tables, left_out)
 
 
@@ -182,10 +186,17 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 
 
 def _evidence(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[RunPartition], tasks: int
+    spark: SparkSession,
+    beliefs: Beliefs,
+    segments: Sequence[ReplicaSegment],
+    records: Mapping[RunPartition, int],
+    tasks: int,
 ) -> tuple[Evidence | None, dict[RunPartition, int]]:
-    """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition."""
-    entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
+    """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition.
+
+    ``records``: the number of records of each partition to judge.
+    """
+    entries, left_out = _judged_keys(beliefs, segments, records, tasks)
     batches = as_entries(beliefs.spans_to_include).join(
         entries.select(*REPLICA, "base_offset"), ["base_offset", *REPLICA], "left_anti"
     )
@@ -199,20 +210,18 @@ def _evidence(
 
 
 def _judged_keys(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[RunPartition], tasks: int
+    spark: SparkSession,
+    beliefs: Beliefs,
+    segments: Sequence[ReplicaSegment],
+    records: Mapping[RunPartition, int],
+    tasks: int,
 ) -> tuple[DataFrame, dict[RunPartition, int]]:
     """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
 
     The entries include the first batch of each transaction that may be stuck.
     """
-    spans = (
-        beliefs.data_spans.where("transactional")
-        .groupBy("segment")
-        .agg(f.collect_list(f.struct("producer_id", "base_offset", "belief", "misjudged")).alias("beliefs"))
-    )
-    read = [(number,) for number, segment in enumerate(segments) if segment.place in differing]
-    files = spark.createDataFrame(read, "segment int").join(spans, "segment", "left")
-    keys = candidate_keys(files, segments, differing, tasks).localCheckpoint()
+    packed = packed_beliefs(beliefs.data_spans)
+    keys = candidate_keys(packed, segments, records, tasks).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
     ranges = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
-    return checkpointed(read_records(spark, ranges, segments)), {place_of(row): row["keys"] for row in more}
+    return checkpointed(read_records(ranges, segments)), {place_of(row): row["keys"] for row in more}

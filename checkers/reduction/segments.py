@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     Flags = npt.NDArray[np.bool_]
     Longs = npt.NDArray[np.int64]
+    Columns = dict[str, npt.NDArray[Any]]
 
 BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
 """The region of a span: before the log start; below the bound; below the shortest log end; beyond."""
@@ -50,7 +51,7 @@ PRODUCER_SPANS = table(
 of the last batch; each control batch is a separate span. All producers outside transactions count as one, -1.
 ``digest`` does not depend on segment boundaries. ``first_in_batch`` is true: a span stands for a batch."""
 
-_TASK_BYTES: Final = 256 << 20
+TASK_BYTES: Final = 256 << 20
 """Bytes that a task reads: work for a tenth of a second, several times the time to start a task."""
 _AT_ONCE = 1 << 16
 _HEAD = 7
@@ -62,6 +63,8 @@ _FIRST_AT, _OFFSET_AT = (ENTRIES.names.index(name) - _HEAD for name in ("first_i
 class ReplicaSegment:
     """A segment of a replica. ``is_last``: whether it is the log's last one, which its broker may append to.
 
+    ``txnindex``: the index of its aborted transactions.
+
     ``bound`` and ``shortest``: as in `checkers.replay.truth.bounded`. Batches from ``log_end`` on were never replicated
     and are left out. Where these are not yet computed, every batch is read and compared.
     """
@@ -69,6 +72,7 @@ class ReplicaSegment:
     place: RunPartition
     broker: int
     path: Path
+    txnindex: Path | None
     size_bytes: int
     is_last: bool
     base_offset: int
@@ -92,6 +96,7 @@ def replica_segments(
             place=(cluster.run_id, *copy.place),
             broker=copy.broker,
             path=path,
+            txnindex=None if segment.txnindex is None else copy.folder / segment.txnindex,
             size_bytes=path.stat().st_size,
             is_last=segment is copy.segments[-1],
             base_offset=segment.base_offset,
@@ -118,7 +123,7 @@ def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int
 
 def producer_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
     """Return `PRODUCER_SPANS` of these files; a file is read only when a job runs."""
-    tasks = shares(segments, _TASK_BYTES)
+    tasks = shares(segments, TASK_BYTES)
     schema = to_arrow_schema(PRODUCER_SPANS)
 
     def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -132,6 +137,27 @@ def producer_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> D
 
 def _segment_spans(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the producer spans of a file, and a row with the problem if it is unreadable from some position on."""
+    for part in span_arrays(segment):
+        if isinstance(part, str):
+            yield pa.RecordBatch.from_pylist([{**segment.replica, "problem": part}], schema=schema)
+            continue
+        rows = len(part["base_offset"])
+        columns: dict[str, Any] = {
+            **part,
+            **{name: pa.repeat(value, rows) for name, value in segment.replica.items()},
+            "segment": np.full(rows, index, np.int32),
+            "marker": [None if number < 0 else MARKER_NAMES[number] for number in part["marker"].tolist()],
+            "first_in_batch": np.ones(rows, np.bool_),
+            "problem": pa.nulls(rows, pa.string()),
+        }
+        yield pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
+    """Yield the spans of a file, and last the problem if the file is unreadable from some position on.
+
+    Columns as in `PRODUCER_SPANS`; ``marker`` is an index into `MARKER_NAMES`, or negative for none.
+    """
     pending: list[Batches] = []
     count = skipped = 0
     problem: str | None = None
@@ -142,21 +168,21 @@ def _segment_spans(segment: ReplicaSegment, index: int, schema: pa.Schema) -> It
                 count += len(pending[-1])
                 skipped += len(block.skipped)
                 if count >= _AT_ONCE:
-                    yield _spans(segment, index, np.concatenate(pending), schema)
+                    yield _spans(segment, np.concatenate(pending))
                     pending, count = [], 0
     except CorruptLogError as error:
         problem = None if error.cut and segment.is_last else str(error)
     except OSError as error:
         problem = str(error)
     if count:
-        yield _spans(segment, index, np.concatenate(pending), schema)
+        yield _spans(segment, np.concatenate(pending))
     if skipped and problem is None:
         problem = f"{segment.path}: {skipped} entries of magic 0 or 1 are not read"
     if problem is not None:
-        yield pa.RecordBatch.from_pylist([{**segment.replica, "problem": problem}], schema=schema)
+        yield problem
 
 
-def _spans(segment: ReplicaSegment, index: int, batches: Batches, schema: pa.Schema) -> pa.RecordBatch:
+def _spans(segment: ReplicaSegment, batches: Batches) -> Columns:
     """Return the spans of batches; a span ends where a column differs, and before and after each control batch."""
     transactional: Flags = (batches["attributes"] & TRANSACTIONAL) != 0
     producers = np.where(transactional, batches["producer_id"], -1)
@@ -171,10 +197,7 @@ def _spans(segment: ReplicaSegment, index: int, batches: Batches, schema: pa.Sch
     starts_span[1:] |= control[:-1]
     starts = np.flatnonzero(starts_span)
     ends = np.append(starts[1:], len(batches)) - 1
-    rows = len(starts)
-    columns: dict[str, Any] = {
-        **{name: pa.repeat(value, rows) for name, value in segment.replica.items()},
-        "segment": np.full(rows, index, np.int32),
+    return {
         "producer_id": producers[starts],
         "producer_epoch": epochs[starts].astype(np.int32),
         "leader_epoch": batches["leader_epoch"][starts],
@@ -183,14 +206,11 @@ def _spans(segment: ReplicaSegment, index: int, batches: Batches, schema: pa.Sch
         "end_offset": batches["last_offset"][ends],
         "transactional": transactional[starts],
         "control": control[starts],
-        "marker": [None if number < 0 else MARKER_NAMES[number] for number in batches["marker"][starts].tolist()],
+        "marker": batches["marker"][starts],
         "region": regions[starts],
         "records": np.add.reduceat(batches["record_count"].astype(np.int64), starts),
         "digest": np.bitwise_xor.reduceat(_digests(batches), starts).view(np.int64),
-        "first_in_batch": np.ones(rows, np.bool_),
-        "problem": pa.nulls(rows, pa.string()),
     }
-    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
 def differs_from_previous(*columns: npt.NDArray[Any]) -> Flags:
@@ -210,13 +230,13 @@ def _digests(batches: Batches) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def read_records(spark: SparkSession, ranges: DataFrame, segments: Sequence[ReplicaSegment]) -> DataFrame:
+def read_records(ranges: DataFrame, segments: Sequence[ReplicaSegment]) -> DataFrame:
     """Return `ENTRIES` of the records in these ranges (REPLICA, ``from``, ``to``), not of complete batches.
 
     A batch without records is returned as one row.
     """
     schema = to_arrow_schema(ENTRIES)
-    files = spark.createDataFrame(
+    files = ranges.sparkSession.createDataFrame(
         [(*s.place, s.broker, number, s.base_offset) for number, s in enumerate(segments)],
         "run string, topic string, partition int, broker int, segment int, base_offset long",
     )

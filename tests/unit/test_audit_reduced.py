@@ -10,13 +10,13 @@ from copied import copy, write_copies
 from literal import Entry, Txn, abort, commit, delete, put
 from pyspark.sql import SparkSession
 
-from checkers.reduction.candidate_keys import KEYS_A_BUCKET
+from checkers.reduction.candidate_keys import KEYS_A_PARTITION
 from checkers.reduction.reduce import Reduced, reduce_copies
 from harness.audit.judge_copies import assemble, judge_reduced
 from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
 
-KEYS, TOO_MANY = KEYS_A_BUCKET + 500, 500
+KEYS, TOO_MANY = KEYS_A_PARTITION + 500, 500
 FIRST = range(KEYS)
 
 ENDED, DROPPED = Txn(5, "ended/1"), Txn(5, "dropped/1")
@@ -99,12 +99,12 @@ def test_what_is_in_doubt_is_left_and_no_more(results: Results) -> None:
 
 
 def test_keys_that_differ_first_are_judged_by_all_their_records(results: Results) -> None:
-    alive = {(1 if at % 2 else 2, at, f"k{at}") for at in range(KEYS_A_BUCKET)}
-    deleted = {(2 if at % 2 else 1, KEYS + at, f"k{at}") for at in range(KEYS_A_BUCKET)}
+    alive = {(1 if at % 2 else 2, at, f"k{at}") for at in range(KEYS_A_PARTITION)}
+    deleted = {(2 if at % 2 else 1, KEYS + at, f"k{at}") for at in range(KEYS_A_PARTITION)}
     assert results.many == alive | deleted
     assert {finding["anomaly"] for finding in results.verdict["findings"]} == {"tombstone-divergence"}
     assert {finding["key"]["text"] for finding in results.verdict["findings"]} == {
-        f"k{at}" for at in range(KEYS_A_BUCKET)
+        f"k{at}" for at in range(KEYS_A_PARTITION)
     }
 
 

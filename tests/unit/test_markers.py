@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.reduction.consistent_partitions import NOWHERE, first_after
+from checkers.reduction.consistent_spans import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
 from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS, first_marker
 

@@ -1,0 +1,172 @@
+"""Whether packed spans of a partition's replicas are consistent, and which of them matter beyond their chunk.
+
+Spans are consistent if every log ends each transaction with the first marker that any replica shows after it, in its
+log or its ``.txnindex``, if an aborted transaction has an index entry and a committed one has none, if the entries of
+replicas agree, if no producer continues in a higher epoch before a marker, and if every producer with an open
+transaction in the newest snapshot continues in the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from checkers.reduction.packed_spans import ABORTS, CHUNK_OFFSETS, COMMITS, DATA, INDEX, OPEN
+from checkers.reduction.segments import differs_from_previous
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Longs = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
+
+NOWHERE: Final = -1
+
+
+def next_marked(groups: Longs, marks: Flags) -> Longs:
+    """Return for each row the index of its group's next marked row, itself included, else -1."""
+    nowhere = len(groups)
+    places = np.where(marks, np.arange(nowhere), nowhere)
+    following = np.minimum.accumulate(places[::-1])[::-1]
+    is_same = np.append(groups, np.int64(-2))[following] == groups
+    return np.where(is_same, following, NOWHERE)
+
+
+def first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
+    """Return for each of ``places`` the offset of its producer's first marker after it, else -1."""
+    count = len(producers)
+    owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
+    is_mark = np.arange(len(owners)) >= count
+    order = np.lexsort((at, owners))
+    first_mark = np.empty(len(owners), np.int64)
+    first_mark[order] = np.append(at[order], NOWHERE)[next_marked(owners[order], is_mark[order])]
+    return first_mark[:count]
+
+
+@dataclass(frozen=True)
+class SortedSpans:
+    """Spans by broker, producer and offset. ``groups``: a number for each producer of each broker, in this order."""
+
+    spans: Array
+    groups: Longs
+
+    @classmethod
+    def of(cls, spans: Array) -> SortedSpans:
+        """Sort spans (`packed_spans.SPAN`)."""
+        order = np.lexsort((spans["kind"], spans["at"], spans["producer"], spans["broker"]))
+        ordered = spans[order]
+        return cls(ordered, np.cumsum(differs_from_previous(ordered["broker"], ordered["producer"])))
+
+    @cached_property
+    def is_data(self) -> Flags:
+        """Transactional data."""
+        return self._is(DATA)
+
+    @cached_property
+    def is_marker(self) -> Flags:
+        """Markers."""
+        return self._is(COMMITS, ABORTS)
+
+    @cached_property
+    def is_index(self) -> Flags:
+        """Entries of a ``.txnindex``."""
+        return self._is(INDEX)
+
+    def _is(self, *kinds: int) -> Flags:
+        return np.isin(self.spans["kind"], kinds)
+
+    @cached_property
+    def decider(self) -> Longs:
+        """The index of the next marker of the producer in the same log, else -1."""
+        return next_marked(self.groups, self.is_marker)
+
+    @cached_property
+    def decided_at(self) -> Longs:
+        """The offset of that marker, else -1."""
+        return np.append(self.spans["at"], NOWHERE)[self.decider]
+
+    @cached_property
+    def is_undecided(self) -> Flags:
+        """Data without a later marker in the same log."""
+        return self.is_data & (self.decider == NOWHERE)
+
+    @cached_property
+    def _is_unanswered(self) -> Flags:
+        """Open transactions of a snapshot whose producer does not continue in the log."""
+        return self._is(OPEN) & (next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE)
+
+    @property
+    def has_open(self) -> bool:
+        """True if a transaction is open at the end of these spans."""
+        return bool((self.is_undecided | self._is_unanswered).any())
+
+    @property
+    def contradict(self) -> bool:
+        """True if logs or index entries contradict each other; more spans cannot change that."""
+        return self._is_overtaken or self._entries_differ or self._has_earlier_marker or self._index_is_wrong
+
+    @property
+    def _is_overtaken(self) -> bool:
+        """True if data of a producer are followed by data of a higher producer epoch before a marker."""
+        rows = np.flatnonzero(self.is_data | self.is_marker)
+        is_data, groups, epochs = self.is_data[rows], self.groups[rows], self.spans["epoch"][rows]
+        follows = is_data[:-1] & is_data[1:] & (groups[:-1] == groups[1:])
+        return bool((follows & (epochs[1:] > epochs[:-1])).any())
+
+    @property
+    def _entries_differ(self) -> bool:
+        """True if replicas have different ranges of an aborted transaction (see `txnindex_disagreement`)."""
+        entries = self.spans[self.is_index]
+        entries = entries[np.lexsort((entries["since"], entries["at"], entries["producer"]))]
+        same = ~differs_from_previous(entries["producer"], entries["at"])
+        return bool((same & differs_from_previous(entries["since"])).any())
+
+    @property
+    def _has_earlier_marker(self) -> bool:
+        """True if any replica shows an earlier marker after data, or inside the range of an index entry."""
+        marks, entries = self.spans[self.is_marker | self.is_index], self.spans[self.is_index]
+        data = self.spans[self.is_data]
+        first = first_after(
+            np.concatenate([data["producer"], entries["producer"]]),
+            np.concatenate([data["at"], entries["since"]]),
+            (marks["producer"], marks["at"]),
+        )
+        return bool((first != np.concatenate([self.decided_at[self.is_data], entries["at"]])).any())
+
+    @property
+    def _index_is_wrong(self) -> bool:
+        """True if an aborted transaction has no index entry that covers it, or a committed one has an entry."""
+        rows = np.flatnonzero(self.is_data & (self.decider != NOWHERE))
+        deciders = self.decider[rows]
+        # The entry of a marker follows the marker.
+        entries = np.minimum(deciders + 1, len(self.spans) - 1)
+        has_entry = self.is_index[entries] & (self.groups[entries] == self.groups[rows])
+        has_entry &= self.spans["at"][entries] == self.spans["at"][deciders]
+        has_entry &= self.spans["since"][entries] <= self.spans["at"][rows]
+        return bool((has_entry == (self.spans["kind"][deciders] == COMMITS)).any())
+
+    def beyond_chunk(self) -> Array:
+        """Return the spans that matter together with other chunks; `contradict` of them is sound.
+
+        Of each log and producer: the first span, the first and the last marker and index entry, undecided data (of each
+        file and epoch the first), index entries that begin in an earlier chunk, and unanswered transactions.
+        """
+        keep = self._is_unanswered.copy()
+        logs, markers, entries = map(np.flatnonzero, (self.is_data | self.is_marker, self.is_marker, self.is_index))
+        for rows in (logs, markers, entries):
+            keep[rows[differs_from_previous(self.groups[rows])]] = True
+        for rows in (markers, entries):
+            begins = differs_from_previous(self.groups[rows])
+            keep[rows[np.append(begins[1:], True)[: len(rows)]]] = True
+        undecided = np.flatnonzero(self.is_undecided)
+        columns = self.groups, self.spans["segment"], self.spans["epoch"]
+        keep[undecided[differs_from_previous(*(column[undecided] for column in columns))]] = True
+        at, since = self.spans["at"], self.spans["since"]
+        keep |= self.is_index & (since // CHUNK_OFFSETS < at // CHUNK_OFFSETS)
+        # The entry of a marker stays with the marker.
+        keep[1:] |= keep[:-1] & self.is_marker[:-1] & self.is_index[1:] & (at[1:] == at[:-1])
+        return self.spans[keep]

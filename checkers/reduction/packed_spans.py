@@ -1,0 +1,162 @@
+"""Producer spans as packed arrays: what decides whether the logs of a partition are consistent, in 33 bytes a span.
+
+A partition of any size is examined in chunks of offsets, the same for all its replicas, so that no task holds more than
+a chunk. A row of `PACKED_SPANS` has the spans of one file in one chunk; a row for each file sums up the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkers.evidence.copies import SIDE_READERS_OF_COPIES
+from checkers.evidence.schemas import INT, LONG, TEXT, table
+from checkers.reduction.segments import BEFORE, TASK_BYTES, ReplicaSegment, shares, span_arrays
+from harness.broker_files.segments.batches import CorruptLogError
+from harness.broker_files.segments.columns import MARKER_NAMES
+from harness.broker_files.segments.records import ABORT, COMMIT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.reduction.segments import Columns
+
+    Array = npt.NDArray[Any]
+
+CHUNK_OFFSETS: Final = 1 << 20
+FILE: Final = -1
+"""The chunk of a row that sums up a file."""
+
+OPEN, DATA, COMMITS, ABORTS, INDEX = range(5)
+"""Kinds of rows, in the order in which they are sorted at the same offset: an open transaction of a producer snapshot,
+transactional data, the markers, and an entry of a ``.txnindex``."""
+
+SPAN: Final = np.dtype(
+    [
+        ("broker", np.int32),
+        ("segment", np.int32),
+        ("kind", np.int8),
+        ("epoch", np.int32),
+        ("producer", np.int64),
+        ("at", np.int64),
+        ("since", np.int64),
+    ]
+)
+"""``at``: the first offset of data, the offset of a marker (also of an index entry), or of a snapshot. ``since``: the
+first offset of the transaction of an index entry."""
+
+EPOCH: Final = np.dtype([("epoch", np.int64), ("start", np.int64), ("end", np.int64)])
+"""A leader epoch of a file: the lowest first offset and the highest last offset of its batches. A leader epoch
+checkpoint gives starts only; their ends are -1."""
+
+PACKED_SPANS = table(
+    run=TEXT, topic=TEXT, partition=INT, chunk=LONG, broker=INT, segment=INT,
+    spans=t.BinaryType(), beliefs=t.BinaryType(),
+    log_end=LONG, digest=LONG, records=LONG, epochs=t.BinaryType(), problem=TEXT,
+)  # fmt: skip
+"""``spans``: of `SPAN`. The row of a file has ``log_end`` (null without batches), ``digest`` and ``records`` of its
+data from the log start on, ``epochs`` of `EPOCH`, and ``problem``: why it cannot be read. ``beliefs``: of
+`candidate_keys.BELIEF`, about the data of one file; they are derived later."""
+
+
+def packed_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
+    """Return `PACKED_SPANS` of these files and of the side files next to them."""
+    tasks = shares(segments, TASK_BYTES)
+    schema = to_arrow_schema(PACKED_SPANS)
+
+    def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for index in tasks[number]:
+                    for row in _rows(segments[index], index):
+                        yield pa.RecordBatch.from_pylist([{**segments[index].replica, **row}], schema=schema)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, PACKED_SPANS)
+
+
+def _rows(segment: ReplicaSegment, index: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file, without the columns of its replica."""
+    facts: dict[str, Any] = {"log_end": None, "digest": 0, "records": 0, "problem": None}
+    epochs: list[Array] = []
+    for part in span_arrays(segment):
+        if isinstance(part, str):
+            facts["problem"] = part
+            continue
+        yield from _by_chunk(_packed(part, segment.broker, index), index)
+        compared = ~part["control"] & (part["region"] != BEFORE)
+        facts["log_end"] = max(facts["log_end"] or 0, int(part["end_offset"].max()) + 1)
+        facts["digest"] ^= int(np.bitwise_xor.reduce(part["digest"][compared], initial=0))
+        facts["records"] += int(part["records"][compared].sum())
+        epochs.append(_epochs(part["leader_epoch"], part["base_offset"], part["end_offset"]))
+    try:
+        side, starts = _side_files(segment)
+    except (CorruptLogError, OSError) as error:
+        yield {"chunk": FILE, "segment": index, **facts, "problem": str(error)}
+        return
+    yield from _by_chunk(_array([(segment.broker, index, *row) for row in side], SPAN), index)
+    epochs.append(_array([(epoch, start, -1) for epoch, start in starts], EPOCH))
+    yield {"chunk": FILE, "segment": index, **facts, "epochs": np.concatenate(epochs).tobytes()}
+
+
+def _packed(part: Columns, broker: int, index: int) -> Array:
+    """Return the spans that matter for outcomes: transactional data, and the markers that are not emptied."""
+    kinds = np.array([{ABORT: ABORTS, COMMIT: COMMITS}.get(name, -1) for name in MARKER_NAMES] + [DATA], np.int8)
+    # A marker of -1 takes the last kind.
+    kind = np.where(part["control"] & (part["marker"] < 0), np.int8(-1), kinds[part["marker"]])
+    rows = np.flatnonzero((kind >= 0) & (part["control"] | part["transactional"]))
+    spans = np.empty(len(rows), SPAN)
+    spans["broker"], spans["segment"], spans["since"] = broker, index, -1
+    for name, values in (
+        ("kind", kind),
+        ("epoch", part["producer_epoch"]),
+        ("producer", part["producer_id"]),
+        ("at", part["base_offset"]),
+    ):
+        spans[name] = values[rows]
+    return spans
+
+
+def _by_chunk(spans: Array, index: int) -> Iterator[dict[str, Any]]:
+    chunks = spans["at"] // CHUNK_OFFSETS
+    for chunk in np.unique(chunks).tolist():
+        yield {"chunk": chunk, "segment": index, "spans": spans[chunks == chunk].tobytes()}
+
+
+def _epochs(epochs: Array, starts: Array, ends: Array) -> Array:
+    numbers = np.unique(epochs)
+    rows = [(number, starts[epochs == number].min(), ends[epochs == number].max()) for number in numbers]
+    return _array(rows, EPOCH)
+
+
+def _array(rows: Sequence[tuple[Any, ...]], dtype: np.dtype[Any]) -> Array:
+    return np.array(list(rows), dtype)
+
+
+def _side_files(segment: ReplicaSegment) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """Return rows of `SPAN` without broker and segment, and leader epochs with their starts.
+
+    The last segment stands for the files of its replica, of whose producer snapshots the newest counts. Raises
+    ``CorruptLogError`` and ``OSError``.
+    """
+    readers = {name: SIDE_READERS_OF_COPIES[name].rows for name in ("aborts", "producers", "epochs")}
+    rows: list[tuple[int, ...]] = []
+    if segment.txnindex is not None:
+        rows += [(INDEX, -1, producer, last, first) for producer, first, last in readers["aborts"](segment.txnindex)]
+    if not segment.is_last:
+        return rows, []
+    folder = segment.path.parent
+    snapshots = [row for path in folder.glob("*.snapshot") for row in readers["producers"](path)]
+    newest = max((row[0] for row in snapshots), default=None)
+    rows += [
+        (OPEN, -1, producer, as_of, -1)
+        for as_of, producer, *_, first in snapshots
+        if as_of == newest and first is not None
+    ]
+    starts = [row for path in folder.glob("leader-epoch-checkpoint") for row in readers["epochs"](path)]
+    return rows, starts
