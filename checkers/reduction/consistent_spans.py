@@ -77,7 +77,8 @@ class SortedSpans:
         return self._is(INDEX)
 
     def _is(self, *kinds: int) -> Flags:
-        return np.isin(self.spans["kind"], kinds)
+        is_kind: Flags = np.isin(self.spans["kind"], kinds)
+        return is_kind
 
     @cached_property
     def decider(self) -> Longs:
@@ -87,17 +88,20 @@ class SortedSpans:
     @cached_property
     def decided_at(self) -> Longs:
         """The offset of that marker, else -1."""
-        return np.append(self.spans["at"], NOWHERE)[self.decider]
+        offsets: Longs = np.append(self.spans["at"], NOWHERE)[self.decider]
+        return offsets
 
     @cached_property
     def is_undecided(self) -> Flags:
         """Data without a later marker in the same log."""
-        return self.is_data & (self.decider == NOWHERE)
+        undecided: Flags = self.is_data & (self.decider == NOWHERE)
+        return undecided
 
     @cached_property
     def _is_unanswered(self) -> Flags:
         """Open transactions of a snapshot whose producer does not continue in the log."""
-        return self._is(OPEN) & (next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE)
+        unanswered: Flags = self._is(OPEN) & (next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE)
+        return unanswered
 
     @property
     def has_open(self) -> bool:

@@ -6,7 +6,8 @@ a chunk. A row of `PACKED_SPANS` has the spans of one file in one chunk; a row f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -144,7 +145,9 @@ def _side_files(segment: ReplicaSegment) -> tuple[list[tuple[int, ...]], list[tu
     The last segment stands for the files of its replica, of whose producer snapshots the newest counts. Raises
     ``CorruptLogError`` and ``OSError``.
     """
-    readers = {name: SIDE_READERS_OF_COPIES[name].rows for name in ("aborts", "producers", "epochs")}
+    readers: dict[str, Callable[[Path], Iterator[Any]]] = {
+        name: SIDE_READERS_OF_COPIES[name].rows for name in ("aborts", "producers", "epochs")
+    }
     rows: list[tuple[int, ...]] = []
     if segment.txnindex is not None:
         rows += [(INDEX, -1, producer, last, first) for producer, first, last in readers["aborts"](segment.txnindex)]

@@ -186,11 +186,7 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 
 
 def _evidence(
-    spark: SparkSession,
-    beliefs: Beliefs,
-    segments: Sequence[ReplicaSegment],
-    records: Mapping[RunPartition, int],
-    tasks: int,
+    beliefs: Beliefs, segments: Sequence[ReplicaSegment], records: Mapping[RunPartition, int], tasks: int
 ) -> tuple[Evidence | None, dict[RunPartition, int]]:
     """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition.
 
@@ -210,11 +206,7 @@ def _evidence(
 
 
 def _judged_keys(
-    spark: SparkSession,
-    beliefs: Beliefs,
-    segments: Sequence[ReplicaSegment],
-    records: Mapping[RunPartition, int],
-    tasks: int,
+    beliefs: Beliefs, segments: Sequence[ReplicaSegment], records: Mapping[RunPartition, int], tasks: int
 ) -> tuple[DataFrame, dict[RunPartition, int]]:
     """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
 
