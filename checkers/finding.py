@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import REPLICA
+from checkers.evidence.tables import PARTITION, REPLICA
 from harness.escape import in_sentence
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ transactions, one of which began at or before the offset."""
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """Names that only audits report, in addition to the four anomalies."""
+
+LISTED: Final = 100
+"""The most findings of a partition that an audit lists; the others are counted."""
 
 SENTENCES: Final = ("explanation", "reason")
 """The columns of findings, results of guarantees and doubts that hold a sentence."""
@@ -119,6 +123,14 @@ def sentence(template: str, **values: Column | str) -> Column:
         return f.coalesce(column.cast("string"), f.lit(none)) if none else column
 
     return f.format_string(texts, *(value(name, none or "", how) for _, name, none, how in parts if name is not None))
+
+
+def first_rows(rows: DataFrame) -> DataFrame:
+    """Return at most `LISTED` rows of each partition, the lowest offsets first, with ``total``: how many there are."""
+    partition = Window.partitionBy(*PARTITION)
+    ordered = partition.orderBy("offset", "broker")
+    numbered = rows.select("*", f.row_number().over(ordered).alias("row"), f.count("*").over(partition).alias("total"))
+    return numbered.where(f.col("row") <= LISTED).drop("row")
 
 
 def reason(template: str, **values: Column | str) -> Column:

@@ -16,6 +16,7 @@ from checkers.consistency import side_files, txnindex_disagreement
 from checkers.evidence.parse import DISK
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import PARTITION, REPLICA, Evidence, RunPartition, checkpointed, colocated, place_of
+from checkers.finding import first_rows
 from checkers.reduction.segments import BEYOND, COMPARED
 from checkers.replay.batch_outcomes import (
     ABORTED,
@@ -105,8 +106,8 @@ class Beliefs:
             "index_spans": self.index_spans,
             "tails": unreplicated_tails(spans, self.side.epochs),
             "replicas": self.replicas,
-            "doubts": side_files.compare(self.side, self.replicas, self.opened, self.data_spans),
-            "unsure": txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas),
+            "doubts": first_rows(side_files.compare(self.side, self.replicas, self.opened, self.data_spans)),
+            "unsure": first_rows(txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas)),
             "damaged": self.damaged,
         }
 

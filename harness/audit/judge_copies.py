@@ -6,8 +6,10 @@ Copies come from disks (``harness audit disk``), or were read from a cluster (`h
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +19,7 @@ from checkers.consistency import side_files, txnindex_disagreement
 from checkers.consistency.doubts import CONTRADICTION
 from checkers.consistency.side_files import with_served_aborts
 from checkers.evidence.tables import REPLICA, Evidence, load_copies
+from checkers.finding import LISTED, first_rows
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import Judged, judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
@@ -31,7 +34,7 @@ from harness.broker_files.copies.copies import Copies, find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.check import THREADS, collected, each, plan
-from harness.judge.finding import CheckerRow, Finding, Place, by_place, name_of
+from harness.judge.finding import CheckerRow, Finding, Place, by_place, name_of, place_of
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
@@ -48,6 +51,16 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[CheckerRow]"
 
 FINDER_CHECKS: Mapping[str, Callable[[Judged], DataFrame]] = {name: finder.check for name, finder in FINDERS.items()}
+
+
+def _first_findings(name: str, judged: Judged) -> DataFrame:
+    return first_rows(FINDER_CHECKS[name](judged))
+
+
+FIRST_FINDINGS: Mapping[str, Callable[[Judged], DataFrame]] = {
+    name: partial(_first_findings, name) for name in FINDER_CHECKS
+}
+"""For data of any size."""
 
 REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
 KEY_STATES = "key_states"
@@ -112,7 +125,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
         {"run": run, "topic": topic, "partition": partition, "keys": keys}
         for (run, topic, partition), keys in reduced.left_out.items()
     ]
-    rows = {} if reduced.evidence is None else _computed(judge(reduced.evidence, reduced.replicas), FINDER_CHECKS)
+    rows = {} if reduced.evidence is None else _computed(judge(reduced.evidence, reduced.replicas), FIRST_FINDINGS)
     return {**NO_ROWS, **rows, **reduced.tables, "left_out": left_out}
 
 
@@ -186,6 +199,7 @@ def assemble(
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
+    findings, unlisted = _listed(findings, disagreements)
     findings = [
         with_cause(with_impact(with_coordinator(finding, context.evidence), context.evidence), context.evidence)
         for finding in findings
@@ -238,8 +252,25 @@ def assemble(
             for row in rows_of_run["doubts"]
         ),
         checker_errors={row["name"]: row["reason"] for row in rows["raised"]},
-        notes=(*copies.notes, *map(_left_out_text, rows_of_run["left_out"])),
+        notes=(*copies.notes, *map(_left_out_text, rows_of_run["left_out"]), *unlisted),
     )
+
+
+def _listed(findings: Sequence[Finding], rows: Rows) -> tuple[list[Finding], list[str]]:
+    """Return the first findings of each partition, `LISTED` at most, and a sentence for each partition with more.
+
+    ``rows``: of the checkers; ``total`` counts those that the rows of a partition stand for.
+    """
+    uncollected = Counter[Place]()
+    for place, _, total in {(place_of(row), row["anomaly"], row["total"]) for row in rows if "total" in row}:
+        uncollected[place] += max(total - LISTED, 0)
+    listed, sentences = [], []
+    for place, here in by_place(findings).items():
+        listed += here[:LISTED]
+        if more := len(here[LISTED:]) + uncollected[place]:
+            count = len(here[:LISTED])
+            sentences.append(f"{name_of(place)}: the first {count} findings are listed, and {more:,} more are not")
+    return listed, sentences
 
 
 def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, Mapping[str, Any]]) -> list[str]:
