@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -158,6 +159,7 @@ def checkpointed(rows: DataFrame) -> DataFrame:
     return colocated(rows).localCheckpoint(eager=False)
 
 
+SHUFFLES = "spark.sql.shuffle.partitions"
 PARTITIONS = "spark.harness.partitions"
 """The Spark setting for the number of partitions over which a session distributes runs; 1 by default."""
 
@@ -166,16 +168,36 @@ def colocated(rows: DataFrame) -> DataFrame:
     """Put all rows of a run into one Spark partition: a run is small, and joins then need no shuffle.
 
     All runs share that partition, unless the session distributes them (`PARTITIONS`). Call this function again on the
-    result of an inner join, a full join or a union before the next join.
+    result of an inner join, a full join or a union before the next join. Changes nothing in `spread_over`.
     """
     partitions = _partitions(rows.sparkSession)
+    if partitions == SPREAD:
+        return rows
     # The planner omits this repartition if the rows are distributed by run already.
     return rows.coalesce(1) if partitions == 1 else rows.repartition(partitions, "run")
 
 
-@cache
+SPREAD = 0
+_partitions_of: dict[SparkSession, int] = {}
+
+
 def _partitions(session: SparkSession) -> int:
-    return int(session.conf.get(PARTITIONS, "1") or 1)
+    if session not in _partitions_of:
+        _partitions_of[session] = int(session.conf.get(PARTITIONS, "1") or 1)
+    return _partitions_of[session]
+
+
+@contextmanager
+def spread_over(session: SparkSession, tasks: int) -> Iterator[None]:
+    """Plan for runs of any size: every shuffle has so many tasks, and no run is put into one partition."""
+    shuffles, partitions = session.conf.get(SHUFFLES) or "1", _partitions(session)
+    session.conf.set(SHUFFLES, tasks)
+    _partitions_of[session] = SPREAD
+    try:
+        yield
+    finally:
+        session.conf.set(SHUFFLES, shuffles)
+        _partitions_of[session] = partitions
 
 
 def raise_if_damaged(problems: DataFrame) -> None:

@@ -34,6 +34,7 @@ from checkers.evidence.tables import (
     colocated,
     load_side_files,
     place_of,
+    spread_over,
 )
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.candidate_keys import candidate_keys, packed_beliefs
@@ -81,7 +82,8 @@ def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> 
     remaining = served + _without(readable, cleared)
     if not remaining:
         return Reduced(None, None, tables, {}, frozenset(cleared))
-    reduced = _reduce(spark, remaining, tasks)
+    with spread_over(spark, tasks):
+        reduced = _reduce(spark, remaining, tasks)
     tables = {name: rows + list(reduced.tables[name]) for name, rows in tables.items()}
     return replace(reduced, tables=tables, cleared=frozenset(cleared))
 
@@ -153,7 +155,7 @@ def _read_beliefs(
     ends = checkpointed(bounded(states.withColumn("log_end", f.least("log_end", "stale_from"))))
     facts = {_replica(row): row.asDict() for row in ends.collect()}
     segments = replica_segments(copies, facts, ("bound", "shortest", "log_end"))
-    spans = producer_spans(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
+    spans = producer_spans(spark, segments).repartition(tasks, "producer_id", *REPLICA).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
         # The next tables are planned during the scan, as planning takes as long.
         read = pool.submit(spans.count)
