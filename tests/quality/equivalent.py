@@ -40,13 +40,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
-    "consistent_partitions._partition_rows: ~columns['control'] & (columns['region'] != BEFORE) -> "
-    "~columns['control']": A_CLOSER_LOOK,
-    "consistent_partitions._partition_rows: ~columns['control'] & (columns['region'] != BEFORE) -> "
-    "columns['region'] != BEFORE": A_CLOSER_LOOK,
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
-    "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
-    "segments._segment_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
+    "candidate_keys.packed_beliefs: .where('transactional') -> nothing": "no producer of transactions looks it up",
+    "segments.span_arrays: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
     "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,

@@ -48,6 +48,8 @@ CHECKERS: Final = (
     "reduction.beliefs",
     "reduction.candidate_keys",
     "reduction.consistent_partitions",
+    "reduction.consistent_spans",
+    "reduction.packed_spans",
     "reduction.reduce",
     "reduction.segments",
     "replay.batch_outcomes",

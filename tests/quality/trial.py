@@ -57,6 +57,8 @@ REDUCING: Final = frozenset(
         "reduction.beliefs",
         "reduction.candidate_keys",
         "reduction.consistent_partitions",
+        "reduction.consistent_spans",
+        "reduction.packed_spans",
         "reduction.reduce",
         "reduction.segments",
     )
