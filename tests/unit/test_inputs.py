@@ -23,6 +23,7 @@ import pytest
 import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
 
 from harness.cli import main as cli
+from harness.cli.audit_key import parse_key
 from harness.cli.options.parameters import Count, FilePath, Number, Text
 from harness.cli.options.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
@@ -96,6 +97,9 @@ NEEDED = {
     ("bootstrap",): ("--bootstrap-server", "127.0.0.1:1"),
     ("disk", "brokers"): ("--broker", "1=copy"),
     ("disk", "topics"): ("--topic", "t"),
+    ("key", "key"): ("--key", "K"),
+    ("key", "bootstrap"): ("--bootstrap-server", "127.0.0.1:1"),
+    ("watch", "state"): ("--state", "state"),
     ("explore", "target"): ("--target", "sim-kafka"),
     ("conform", "target"): ("--target", "kafka-3.9"),
     ("nightly", "targets"): ("--targets", "kafka-3.9"),
@@ -160,7 +164,8 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
     if isinstance(type_, FilePath):
         return value == LONG
     assert isinstance(type_, Text), f"no type of harness.cli.options.parameters: {type_}"
-    is_checked = type_.is_list or type_.check is not Text().check
+    # Any text may be a key.
+    is_checked = type_.is_list or type_.check not in {Text().check, parse_key}
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 
 
