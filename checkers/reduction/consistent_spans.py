@@ -1,9 +1,9 @@
-"""Whether packed spans of a partition's replicas are consistent, and which of them matter beyond their chunk.
+"""Decides whether packed spans of a partition's replicas are consistent, and which of them matter beyond their chunk.
 
-Spans are consistent if every log ends each transaction with the first marker that any replica shows after it, in its
-log or its ``.txnindex``, if an aborted transaction has an index entry and a committed one has none, if the entries of
-replicas agree, if no producer continues in a higher epoch before a marker, and if every producer with an open
-transaction in the newest snapshot continues in the log.
+Spans are consistent if every log ends each transaction with the first marker that any replica shows after it, in the
+log or in a ``.txnindex``, if an aborted transaction has an index entry and a committed transaction has none, if the
+index entries of replicas agree, if no producer continues in a higher epoch before a marker, and if every producer with
+an open transaction in the newest snapshot continues in the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Producer spans as packed arrays: what decides whether the logs of a partition are consistent, in 33 bytes a span.
+"""Producer spans as packed arrays of 37 bytes each, which decide whether the logs of a partition are consistent.
 
 A partition of any size is examined in chunks of offsets, the same for all its replicas, so that no task holds more than
 a chunk. A row of `PACKED_SPANS` has the spans of one file in one chunk; a row for each file sums up the file.
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES
 from checkers.evidence.schemas import INT, LONG, TEXT, table
-from checkers.reduction.segments import BEFORE, TASK_BYTES, ReplicaSegment, shares, span_arrays
+from checkers.reduction.segments import BEFORE, ReplicaSegment, rows_of_files, span_arrays
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.columns import MARKER_NAMES
 from harness.broker_files.segments.records import ABORT, COMMIT
@@ -68,17 +67,12 @@ data from the log start on, ``epochs`` of `EPOCH`, and ``problem``: why it canno
 
 def packed_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
     """Return `PACKED_SPANS` of these files and of the side files next to them."""
-    tasks = shares(segments, TASK_BYTES)
-    schema = to_arrow_schema(PACKED_SPANS)
+    return rows_of_files(spark, segments, PACKED_SPANS, _batches)
 
-    def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for index in tasks[number]:
-                    for row in _rows(segments[index], index):
-                        yield pa.RecordBatch.from_pylist([{**segments[index].replica, **row}], schema=schema)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, PACKED_SPANS)
+def _batches(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for row in _rows(segment, index):
+        yield pa.RecordBatch.from_pylist([{**segment.replica, **row}], schema=schema)
 
 
 def _rows(segment: ReplicaSegment, index: int) -> Iterator[dict[str, Any]]:
@@ -100,8 +94,8 @@ def _rows(segment: ReplicaSegment, index: int) -> Iterator[dict[str, Any]]:
     except (CorruptLogError, OSError) as error:
         yield {"chunk": FILE, "segment": index, **facts, "problem": str(error)}
         return
-    yield from _by_chunk(_array([(segment.broker, index, *row) for row in side], SPAN), index)
-    epochs.append(_array([(epoch, start, -1) for epoch, start in starts], EPOCH))
+    yield from _by_chunk(np.array([(segment.broker, index, *row) for row in side], SPAN), index)
+    epochs.append(np.array([(epoch, start, -1) for epoch, start in starts], EPOCH))
     yield {"chunk": FILE, "segment": index, **facts, "epochs": np.concatenate(epochs).tobytes()}
 
 
@@ -132,11 +126,7 @@ def _by_chunk(spans: Array, index: int) -> Iterator[dict[str, Any]]:
 def _epochs(epochs: Array, starts: Array, ends: Array) -> Array:
     numbers = np.unique(epochs)
     rows = [(number, starts[epochs == number].min(), ends[epochs == number].max()) for number in numbers]
-    return _array(rows, EPOCH)
-
-
-def _array(rows: Sequence[tuple[Any, ...]], dtype: np.dtype[Any]) -> Array:
-    return np.array(list(rows), dtype)
+    return np.array(rows, EPOCH)
 
 
 def _side_files(segment: ReplicaSegment) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:

@@ -7,7 +7,7 @@ checksums stands for the records. The checksums are computed, not only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.parse import DISK, batch_rows
@@ -122,17 +123,27 @@ def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int
 
 
 def producer_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
-    """Return `PRODUCER_SPANS` of these files; a file is read only when a job runs."""
+    """Return `PRODUCER_SPANS` of these files."""
+    return rows_of_files(spark, segments, PRODUCER_SPANS, _segment_spans)
+
+
+def rows_of_files(
+    spark: SparkSession,
+    segments: Sequence[ReplicaSegment],
+    columns: t.StructType,
+    read: Callable[[ReplicaSegment, int, pa.Schema], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return the rows that ``read`` gives for each file and its index; a file is read only when a job runs."""
     tasks = shares(segments, TASK_BYTES)
-    schema = to_arrow_schema(PRODUCER_SPANS)
+    schema = to_arrow_schema(columns)
 
     def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for index in tasks[number]:
-                    yield from _segment_spans(segments[index], index, schema)
+                    yield from read(segments[index], index, schema)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, PRODUCER_SPANS)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, columns)
 
 
 def _segment_spans(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

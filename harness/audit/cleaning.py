@@ -1,4 +1,4 @@
-"""The work of a replica's log cleaner, by the files of its disk: what is dirty, and since when a pass is due.
+"""Computes what a log cleaner has to do on one replica, from files: what is dirty, and since when a pass is due.
 
 Sources: ``LogCleanerManager.cleanableOffsets`` (a pass ends before the last stable offset, the active segment, and the
 first segment with a record younger than ``min.compaction.lag.ms``), ``LogToClean`` (the dirty ratio, of whole
@@ -57,7 +57,7 @@ def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
 
 
 @dataclass(frozen=True)
-class SegmentFile:
+class TimedSegment:
     """A segment. ``modified_ms``: of the last append, which a cleaner keeps (``Cleaner.cleanSegments``); 0: unknown."""
 
     base_offset: int
@@ -86,7 +86,7 @@ class Cleaning:
 
 
 def cleaning(
-    segments: Sequence[SegmentFile], checkpoint: int | None, log_start: int, stable_end: int, settings: RemovalSettings
+    segments: Sequence[TimedSegment], checkpoint: int | None, log_start: int, stable_end: int, settings: RemovalSettings
 ) -> Cleaning:
     """Return the work of a cleaner, by every segment and the ``cleaner-offset-checkpoint``; None: was never cleaned.
 
@@ -129,7 +129,7 @@ def cleaning_of(copy: ReplicaCopy, stable_end: int, settings: RemovalSettings) -
         return None
     facts = replica_facts(copy.folder)
     segments = [
-        SegmentFile(segment.base_offset, (stat := path.stat()).st_size, int(getattr(stat, "st_mtime", 0) * 1000))
+        TimedSegment(segment.base_offset, (stat := path.stat()).st_size, int(getattr(stat, "st_mtime", 0) * 1000))
         for segment, path in zip(copy.segments, copy.logs, strict=True)
     ]
     return cleaning(segments, facts["cleaner_offset"], facts["log_start"] or 0, stable_end, settings)

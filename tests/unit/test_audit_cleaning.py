@@ -15,7 +15,7 @@ from harness.audit.cleaning import (
     YOUNG,
     Cleaning,
     RemovalSettings,
-    SegmentFile,
+    TimedSegment,
     cleaning,
     problem_of,
     uncleaned_notes,
@@ -24,7 +24,7 @@ from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.metadata_log.copy import RecordType
 
 HOUR_MS = 3_600_000
-SEGMENTS = [SegmentFile(100 * n, 1000, HOUR_MS * (n + 1)) for n in range(5)]
+SEGMENTS = [TimedSegment(100 * n, 1000, HOUR_MS * (n + 1)) for n in range(5)]
 """Each has 100 offsets, 1,000 bytes and an hour; the last is active."""
 
 
