@@ -1,8 +1,8 @@
-"""The commands of the documentation: fenced blocks ``console`` of README.md and of the pages below docs/.
+"""The commands of the documentation: fenced blocks ``sh`` of README.md, CONTRIBUTING.md and the pages below docs/.
 
-A line that begins with ``$ `` is a command, continued after a backslash; the lines up to the next one are its output,
-in which ``…`` stands for anything. An HTML comment ``<!-- not run: REASON -->`` just before a block says why the tests
-do not run it.
+Every line is a command, continued after a backslash. A block ``output`` directly after it is the output of its last
+command, in which ``…`` stands for anything. An HTML comment ``<!-- not run: REASON -->`` directly before a block says
+why the tests do not run it. Blocks ``console`` have commands after ``$ ``, and their outputs.
 """
 
 import re
@@ -37,23 +37,34 @@ class Command:
 def commands(page: Path) -> Iterator[Command]:
     """Yield the commands of a page, in order."""
     tokens = MarkdownIt().parse(page.read_text())
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        if token.type != "fence" or token.info.strip() != "console":
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if token.type != "fence" or token.info.strip() not in {"console", "sh"}:
             continue
         assert token.map is not None
         is_marked = before is not None and before.type == "html_block"
         reason = _NOT_RUN.search(before.content) if before is not None and is_marked else None
-        yield from _commands(page, token.map[0] + 2, token.content.splitlines(), reason[1] if reason else "")
+        lines, prompt, output = token.content.splitlines(), "$ ", ""
+        if token.info.strip() == "sh":
+            prompt = ""
+            output = after.content if after is not None and after.info.strip() == "output" else ""
+        yield from _commands(page, token.map[0] + 2, lines, prompt, output.strip("\n"), reason[1] if reason else "")
 
 
-def _commands(page: Path, first_line: int, lines: Sequence[str], not_run: str) -> Iterator[Command]:
-    starts = [index for index, line in enumerate(lines) if line.startswith("$ ")]
+def _commands(
+    page: Path, first_line: int, lines: Sequence[str], prompt: str, output: str, not_run: str
+) -> Iterator[Command]:
+    starts = [
+        index
+        for index, line in enumerate(lines)
+        if line.startswith(prompt) and line and (prompt or not (index and lines[index - 1].endswith("\\")))
+    ]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         after = start + 1
         while lines[after - 1].endswith("\\"):
             after += 1
-        text = "\n".join([lines[start].removeprefix("$ "), *lines[start + 1 : after]])
-        yield Command(page, first_line + start, text, "\n".join(lines[after:end]), not_run)
+        text = "\n".join([lines[start].removeprefix(prompt), *lines[start + 1 : after]])
+        shown = "\n".join(lines[after:end]) or (output if end == len(lines) else "")
+        yield Command(page, first_line + start, text, shown, not_run)
 
 
 def matches(expected: str, actual: str) -> bool:

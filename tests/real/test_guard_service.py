@@ -37,7 +37,7 @@ MANY = 100
 def acls_of_the_page() -> list[tuple[int, str, int]]:
     """Return type, name and operation of every `acls` line of the how-to page."""
     found: list[tuple[int, str, int]] = []
-    for line in re.findall(r"^\$ acls (.+)$", (ROOT / "docs/how-to/guard.md").read_text(), re.MULTILINE):
+    for line in re.findall(r"^acls (.+)$", (ROOT / "docs/how-to/guard.md").read_text(), re.MULTILINE):
         kind, name = next(
             (kind, match[1] if match.groups() else "kafka-cluster")
             for kind, pattern in (
