@@ -43,28 +43,26 @@ def commands(page: Path) -> Iterator[Command]:
         assert token.map is not None
         is_marked = before is not None and before.type == "html_block"
         reason = _NOT_RUN.search(before.content) if before is not None and is_marked else None
-        lines, prompt, output = token.content.splitlines(), "$ ", ""
-        if token.info.strip() == "sh":
-            prompt = ""
-            output = after.content if after is not None and after.info.strip() == "output" else ""
-        yield from _commands(page, token.map[0] + 2, lines, prompt, output.strip("\n"), reason[1] if reason else "")
+        prompt = "$ " if token.info.strip() == "console" else ""
+        shown = after.content.strip("\n") if after is not None and after.info.strip() == "output" else ""
+        found = list(_commands(token.content.splitlines(), prompt))
+        for index, (line, text, output) in enumerate(found):
+            own = output or (shown if index == len(found) - 1 else "")
+            yield Command(page, token.map[0] + 2 + line, text, own, reason[1] if reason else "")
 
 
-def _commands(
-    page: Path, first_line: int, lines: Sequence[str], prompt: str, output: str, not_run: str
-) -> Iterator[Command]:
-    starts = [
-        index
-        for index, line in enumerate(lines)
-        if line.startswith(prompt) and line and (prompt or not (index and lines[index - 1].endswith("\\")))
-    ]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+def _commands(lines: Sequence[str], prompt: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, text and output of each command of a block. A prompt is "" where every line is a command."""
+    start = 0
+    while start < len(lines):
         after = start + 1
         while lines[after - 1].endswith("\\"):
             after += 1
-        text = "\n".join([lines[start].removeprefix(prompt), *lines[start + 1 : after]])
-        shown = "\n".join(lines[after:end]) or (output if end == len(lines) else "")
-        yield Command(page, first_line + start, text, shown, not_run)
+        end = after
+        while prompt and end < len(lines) and not lines[end].startswith(prompt):
+            end += 1
+        yield start, "\n".join(lines[start:after]).removeprefix(prompt), "\n".join(lines[after:end])
+        start = end
 
 
 def matches(expected: str, actual: str) -> bool:
