@@ -16,7 +16,7 @@ def quoted(value: str) -> str:
 
 def nearest(kind: str, name: str, names: Sequence[str]) -> str:
     """Return one sentence: the unknown name, the nearest known names, and all of these."""
-    return f"unknown {kind} {quoted(name)}{close_to(name, names)} (known: {', '.join(names)})"
+    return f"unknown {kind} {quoted(name)}{close_to(name, names)} (known: {', '.join(names) or 'none'})"
 
 
 def close_to(name: str, names: Sequence[str]) -> str:

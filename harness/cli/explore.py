@@ -42,8 +42,8 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
 @MODEL.option(
     "--with",
     Text(metavar="PROPOSAL"),
-    "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, fresh-copies (with --runs), kip-87, or a "
-    "further rule of the gate; repeatable.",
+    "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, fresh-copies (with --runs), or a further "
+    "rule of the gate; repeatable.",
     name="with_",
     multiple=True,
 )
@@ -139,8 +139,3 @@ def _show(
         shown = [(name, "", list(map(str, steps))) for name, (_, steps) in ways.items()]
     for name, title, steps in shown:
         out.line(styled(name, STYLES["anomaly"]), f"{title} in {len(steps)} steps: {'; '.join(steps)}")
-    for rows in content["proposals"].values():
-        out.line()
-        out.line("records that delete a key by KIP-87; readers see deletes as before:")
-        head = [name.replace("_", " ").replace("kip ", "KIP-") for name in rows[0]]
-        out.table(Table(head, [list(row.values()) for row in rows]))

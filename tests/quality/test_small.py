@@ -74,19 +74,6 @@ def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert found.wrong == {}
 
 
-@pytest.mark.parametrize("bound", [Bound(writes=2, transactions=0), Bound(writes=1, transactions=1)], ids=repr)
-def test_a_flag_for_deletes_changes_nothing_of_who_sees_them(bound: Bound) -> None:
-    """KIP-87: as many states, as many transitions, and the same ways, with coordination and without."""
-    by_flag = replace(bound, by_flag=True)
-    assert Anomaly.TOMBSTONE_DIVERGENCE in walked(by_flag).wrong
-    assert walked(by_flag) == walked(bound)
-
-
-def test_coordination_helps_deletes_by_flag_too() -> None:
-    bound = BY_CHANGE[NO_CHANGE]
-    assert coordinated(replace(bound, by_flag=True)) == coordinated(bound)
-
-
 @pytest.mark.commit
 def test_messages_that_are_late_lead_nowhere_else() -> None:
     found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)

@@ -110,7 +110,7 @@ def test_a_list_in_json_has_version_and_time(name: str) -> None:
 
 def test_explore_in_json_has_version_and_time() -> None:
     content = enveloped(["explore", "--target", "sim-cloud-topics", "--most-states", "10"])
-    assert list(content) == ["verdict", "target", "cases", "proposals"]
+    assert list(content) == ["verdict", "target", "cases"]
 
 
 def test_conform_in_json_has_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from described import described
 
 from harness.cli.explore import explore as command
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore import report
 from harness.model_checking.explore.cases import (
@@ -24,7 +24,6 @@ from harness.model_checking.explore.cases import (
     FRESH_COPIES,
     GATE,
     ISR_GATE,
-    KIP_87,
     ClusterCase,
     cases,
 )
@@ -93,8 +92,8 @@ def test_cases_of_a_target() -> None:
     assert not any(case.coordinated for case in alone)
     assert all(case.coordinated and case.delayed for case in together)
     assert len({case.title for case in alone}) == len(alone)
-    redpandas = clusters(SIM_REDPANDA, (KIP_87,), ("snapshot-first",))
-    assert all(case.coordinated and not case.delayed and case.bound.by_flag for case in redpandas)
+    redpandas = clusters(SIM_REDPANDA, (), ("snapshot-first",))
+    assert all(case.coordinated and not case.delayed for case in redpandas)
     assert [case.title for case in redpandas] == [case.title for case in clusters(SIM_REDPANDA)]
     gated = clusters(SIM_KAFKA, (GATE,))
     assert all(case.bound.gate and not case.coordinated for case in gated)
@@ -111,16 +110,15 @@ def test_cases_of_a_target() -> None:
     [
         ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
         (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
-        (SIM_KAFKA, (KIP_87, "kip-88"), (), "unknown proposal for sim-kafka 'kip-88'; did you mean kip-87"),
         (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never"),
         (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
         (
             SIM_KAFKA,
-            (KIP_87,),
+            (GATE,),
             ("never-backward",),
             "--without never-backward: sim-kafka has no such rule: it is one of --with coordinat",
         ),
-        (SIM_REDPANDA, (COORDINATED,), (), "unknown proposal for sim-redpanda 'coordinated' .*known: kip-87"),
+        (SIM_REDPANDA, (COORDINATED,), (), "unknown proposal for sim-redpanda 'coordinated' .*known: none"),
         (SIM_REDPANDA, (), ("markers-ages",), "unknown rule 'markers-ages'; did you mean markers-age"),
     ],
 )
@@ -189,21 +187,6 @@ def test_the_command_tells_json() -> None:
     assert content["cases"][1]["whole"] is False
 
 
-def test_the_command_tells_what_deletes_a_key_by_kip_87() -> None:
-    asked = ["--target", SIM_KAFKA, "--with", COORDINATED, "--with", KIP_87, "--most-states", "100"]
-    ran = CliRunner().invoke(command, asked, standalone_mode=False)
-    assert ran.return_value == EXIT_UNKNOWN
-    assert "records that delete a key by KIP-87" in ran.stdout
-    content = json.loads(CliRunner().invoke(command, [*asked, "--format", "json"], standalone_mode=False).stdout)
-    assert content["target"] == {"name": SIM_KAFKA, "with": [COORDINATED, KIP_87]}
-    assert {
-        "written": "a value with the flag",
-        "today": "value",
-        "kip_87": "delete",
-        "old_consumer": "delete",
-    } in content["proposals"][KIP_87]
-
-
 def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/explanation/kafka-broker-changes.md").read_text(
         encoding="utf-8"
@@ -225,7 +208,6 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         (["--runs", "3", "--with", "coordinate"], "did you mean coordinated"),
         (["--with", FRESH_COPIES], "--with fresh-copies is for random runs: give --runs"),
         (["--with", ISR_GATE, "--runs", "3"], "has no random runs: leave out --runs"),
-        (["--with", KIP_87, "--runs", "3"], "sim-kafka with kip-87 has no random runs: leave out --runs"),
         (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
         (["--with", ISR_GATE, "--with", COORDINATED], "give only one of them under faults"),
         (["--with", ISR_GATE, "--with", "anew-after-loss"], "isr-gate has this rule"),
@@ -234,8 +216,6 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         (["--faults", "--groups"], "--faults: leave out --groups"),
         (["--faults", "--runs", "3"], "--faults is for walks: leave out --runs"),
         (["--groups", "--with", ISR_GATE], "leave out --with isr-gate"),
-        (["--groups", "--with", KIP_87], "leave out --with kip-87"),
-        (["--groups", "--with", KIP_87, "--runs", "3"], "leave out --with kip-87"),
         (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
         (["--groups", "--target", SIM_CLOUD_TOPICS], "leave out --target sim-cloud-topics"),
         (["--target", SIM_CLOUD_TOPICS, "--without", "never-backward"], "unknown rule 'never-backward'"),

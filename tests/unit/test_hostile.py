@@ -293,9 +293,8 @@ def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
 
 def test_explore_and_conform(capsys: Capture) -> None:
     case = {"case": HOSTILE, "states": 1, "transitions": 1, "depth": 1, "verdict": ANOMALY}
-    rows = [{"rule": HOSTILE, "kip_87": HOSTILE, "says": ""}]
     ways: Any = {HOSTILE: (SimpleNamespace(), (HOSTILE,))}
-    content = {"cases": [{**case, "ways": {HOSTILE: [HOSTILE]}}], "proposals": {"kip-87": rows}}
+    content = {"cases": [{**case, "ways": {HOSTILE: [HOSTILE]}}]}
     for of_each_case in (True, False):
         show_walks(content, ways, of_each_case=of_each_case)
     found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}

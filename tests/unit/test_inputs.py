@@ -308,7 +308,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
         ("explore --target sim-kafka --runs 2 --first", "--first is for walks: leave out --runs"),
         ("explore --target sim-kafka --seed 2", "--seed takes --runs"),
-        ("explore --target sim-cloud-topics --with kip-87", "--with: unknown proposal for sim-cloud"),
+        ("explore --target sim-redpanda --with gate", "--with: unknown proposal for sim-redpanda"),
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
     ],
 )  # fmt: skip

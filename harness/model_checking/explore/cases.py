@@ -29,7 +29,7 @@ from harness.models.world.members import SCRIPTS
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
-COORDINATED, KIP_87, GATE, FRESH_COPIES = "coordinated", "kip-87", "gate", "fresh-copies"
+COORDINATED, GATE, FRESH_COPIES = "coordinated", "gate", "fresh-copies"
 ISR_GATE, ISR_GATE_MARKERS = "isr-gate", "isr-gate-markers"
 UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *by.FURTHER_RULES})
 """Proposals that are walked only under faults."""
@@ -39,7 +39,6 @@ WAITS: Final[Mapping[str, str]] = {
     COORDINATED: by.COORDINATED,
 }
 """The compaction that waits under faults, by proposal."""
-_BY_FLAG: Final = "a delete is a record with a flag, with or without a value, instead of a null value (KIP-87)"
 PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
     SIM_KAFKA: {
         COORDINATED: "tombstones and markers go once every assigned replica has compacted them: coordinated compaction",
@@ -48,9 +47,8 @@ PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
         ISR_GATE_MARKERS: "the same, where only the removal of tombstones and markers waits; with faults alone",
         FRESH_COPIES: "a replica that is added starts empty, and again with a new leader; of random runs alone",
         **{rule: f"{by.GATE_RULES[rule]}; with faults alone" for rule in by.FURTHER_RULES},
-        KIP_87: _BY_FLAG,
     },
-    SIM_REDPANDA: {KIP_87: _BY_FLAG},
+    SIM_REDPANDA: {},
     SIM_CLOUD_TOPICS: {},
 }
 """The proposals that a simulated target can have in addition, and their meaning, by target."""
@@ -234,7 +232,7 @@ def cases(
     """
     _reject_unknown("--target", "simulated target", [target], PROPOSALS)
     _reject_unknown("--with", f"proposal for {target}", with_, PROPOSALS[target])
-    foreign = [f"--with {name}" for name in with_ if name in {KIP_87, GATE, FRESH_COPIES, *UNDER_FAULTS}]
+    foreign = [f"--with {name}" for name in with_ if name in {GATE, FRESH_COPIES, *UNDER_FAULTS}]
     foreign += [] if target == SIM_KAFKA else [f"--target {target}"]
     if groups and foreign:
         raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {foreign[0]}")
@@ -256,10 +254,7 @@ def cases(
     bounds = gated if GATE in with_ else together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
     if groups and is_coordinated:
         bounds = tuple(replace(bound, coordinator=NEW) for bound in bounds)
-    return [
-        ClusterCase(replace(bound, by_flag=KIP_87 in with_), target, is_coordinated, frozenset(without))
-        for bound in bounds
-    ]
+    return [ClusterCase(bound, target, is_coordinated, frozenset(without)) for bound in bounds]
 
 
 def fault_cases(with_: Collection[str], without: Collection[str]) -> Sequence[FaultCase]:

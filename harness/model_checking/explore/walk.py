@@ -16,10 +16,8 @@ from typing import Any, Final
 
 import psutil
 
-from harness.broker_files.segments.records import Record
 from harness.judge.verdict import decide, worst
-from harness.model_checking.explore.cases import KIP_87, AnyCase
-from harness.models.log.kip87 import differences
+from harness.model_checking.explore.cases import AnyCase
 from harness.models.walk.exhaustive import Explored
 from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
@@ -101,11 +99,7 @@ def write_schedules(
 
 
 def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
-    """Return the content of the printed JSON: the verdict over all cases, and the shortest way to each anomaly by case.
-
-    ``proposals`` has what deletes a key by KIP-87, record by record (`harness.models.log.kip87`).
-    """
-    value = Record(0, 0, b"K", b"v")
+    """Return the content of the printed JSON: the verdict over all cases, and the shortest way to each anomaly."""
     return {
         "verdict": worst([result.verdict for result in walked]),
         "target": {"name": target, "with": list(with_)},
@@ -123,5 +117,4 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> 
             }
             for result in walked
         ],
-        "proposals": {KIP_87: [row._asdict() for row in differences(value)]} if KIP_87 in with_ else {},
     }

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, zip_longest
 from typing import Final, NamedTuple
@@ -66,11 +66,6 @@ class _Transactions:
         return batch.marker is None or not is_needed
 
 
-def has_null_value(record: Record) -> bool:
-    """Return whether Kafka's cleaner treats a record as a tombstone."""
-    return record.is_tombstone
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """The settings of a cleaner, from topic and broker.
@@ -86,7 +81,6 @@ class Cleaning:
     producer_expiration_ms: int
     min_compaction_lag_ms: int = 0
     group_batches: int = 1_000_000
-    is_tombstone: Callable[[Record], bool] = has_null_value
     active_too: bool = False
     last_of_pass_stays: bool = True
 
@@ -163,9 +157,9 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
                 may_discard = transactions.may_discard(batch)
                 is_due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
                 is_due &= batch.last_offset < (bounds.markers if batch.control else bounds.tombstones)
-                records = _retained(batch, last_of_keys, cleaning, may_discard=may_discard, is_due=is_due)
+                records = _retained(batch, last_of_keys, may_discard=may_discard, is_due=is_due)
                 if records:
-                    ages = may_discard if batch.control else any(map(cleaning.is_tombstone, records))
+                    ages = may_discard if batch.control else any(record.is_tombstone for record in records)
                     rewritten = batch.keeping(records)
                     if ages and batch.delete_horizon_ms is None:
                         rewritten = replace(rewritten, delete_horizon_ms=now_ms + cleaning.delete_retention_ms)
@@ -207,7 +201,7 @@ def _last_offsets(replica: Replica, cleanable: list[ModelSegment], end: int) -> 
 
 
 def _retained(
-    batch: ModelBatch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, is_due: bool
+    batch: ModelBatch, last_of_keys: dict[bytes, int], *, may_discard: bool, is_due: bool
 ) -> tuple[Record, ...]:
     """Return the records that stay; ``is_due``: the batch's delete horizon has come."""
     if batch.control:
@@ -219,7 +213,7 @@ def _retained(
         for record in batch.records
         if record.key is not None
         and record.offset >= last_of_keys.get(record.key, -1)
-        and not (is_due and cleaning.is_tombstone(record))
+        and not (is_due and record.is_tombstone)
     )
 
 

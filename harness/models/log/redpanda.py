@@ -68,7 +68,7 @@ def clean(
             if batch.control:
                 retained = batch if batch.records and not markers_go else None
             elif not replica.is_aborted(batch):
-                retained = _retained(batch, last_of_keys, cleaning, tombstones_go=tombstones_go)
+                retained = _retained(batch, last_of_keys, tombstones_go=tombstones_go)
             if retained is not None:
                 is_marked = retained.transactional and not retained.control and "committed-is-plain" not in without
                 target.batches.append(replace(retained, transactional=False) if is_marked else retained)
@@ -104,13 +104,11 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
 
 
-def _retained(
-    batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, *, tombstones_go: bool
-) -> ModelBatch | None:
+def _retained(batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], *, tombstones_go: bool) -> ModelBatch | None:
     records = tuple(
         record
         for record in batch.records
-        if record.offset == last_of_keys[record.key] and not (tombstones_go and cleaning.is_tombstone(record))
+        if record.offset == last_of_keys[record.key] and not (tombstones_go and record.is_tombstone)
     )
     return batch.keeping(records) if records else None
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import ModelBatch
-from harness.models.log.cleaner import Bounds, Cleaning, has_null_value
+from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.invariants import ModelTruth, Wrote
-from harness.models.log.kip87 import flagged, is_flagged
 from harness.models.log.replica import ModelSegment, Replica
 from harness.models.log.replication import Replication
 from harness.models.log.systems import NOW_MS, RETENTION_MS, BrokerSystem
@@ -78,10 +77,7 @@ class ClusterParts:
         self._tails = Numbered[Replica](system.content)
         self._system = system
         self._cleaning = Cleaning(
-            delete_retention_ms=RETENTION_MS,
-            producer_expiration_ms=RETENTION_MS,
-            is_tombstone=is_flagged if bound.by_flag else has_null_value,
-            active_too=True,
+            delete_retention_ms=RETENTION_MS, producer_expiration_ms=RETENTION_MS, active_too=True
         )
         for method in _REPLICAS:
             setattr(self, method, cache(getattr(self, method)))
@@ -258,9 +254,9 @@ def may_write(
     for key in bound.keys[: written + 1] if in_order else bound.keys:
         for deletes in (False, True) if _may_delete(truth, key, bound.coordinator) else (False,):
             if clients.writes:
-                yield _put(clients, key, bound, deletes=deletes, in_txn=False)
+                yield _put(clients, key, deletes=deletes, in_txn=False)
             if clients.transactions and truth.open_txn is None and not (deletes and bound.coordinator):
-                yield _put(clients, key, bound, deletes=deletes, in_txn=True)
+                yield _put(clients, key, deletes=deletes, in_txn=True)
 
 
 def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, ModelBatch]:
@@ -281,18 +277,15 @@ def _may_delete(truth: ModelTruth, key: str, coordinator: str) -> bool:
     return any(record.key == key for record in truth.wrote)
 
 
-def _put(
-    clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool
-) -> tuple[Operation, Clients, ModelBatch]:
+def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> tuple[Operation, Clients, ModelBatch]:
     base = clients.truth.log_end
     after = clients._replace(
         truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
         writes=clients.writes - (not in_txn),
         transactions=clients.transactions - in_txn,
     )
-    record = Record(base, NOW_MS, key.encode(), None if deletes and not bound.by_flag else b"v")
-    batch = _batch(flagged(record) if deletes and bound.by_flag else record, epoch=clients.epoch if in_txn else None)
-    return Write("t" if in_txn else "p", key, deletes), after, batch
+    record = Record(base, NOW_MS, key.encode(), None if deletes else b"v")
+    return Write("t" if in_txn else "p", key, deletes), after, _batch(record, epoch=clients.epoch if in_txn else None)
 
 
 def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, ModelBatch]:

@@ -61,7 +61,6 @@ class Bound:
     """The bound of the steps. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``outage``: LEAVES may go down, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
-    ``by_flag``: the flag of KIP-87 makes a record a tombstone, for clients and cleaners, instead of a null value.
     ``coordinator``: OLD or NEW of `harness.models.world.groups`, where the log is one of ``__consumer_offsets``; else
     empty. ``script``: the operations on one of its groups in this order, by name in
     `harness.models.world.members.SCRIPTS`; clients write no other records then, and ``writes`` is its length.
@@ -74,7 +73,6 @@ class Bound:
     outage: bool = True
     epoch_bump: bool = False
     gate: bool = False
-    by_flag: bool = False
     coordinator: str = ""
     script: str = ""
 
