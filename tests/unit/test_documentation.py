@@ -1,23 +1,26 @@
 """Every `harness` command of a page can be parsed: its name, its options, and the form of their values."""
 
+import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
+from markdown_it import MarkdownIt
 
 from harness.cli.main import cli
 from harness.cli.options.parameters import FilePath, Text
 from harness.targets import find_target, is_of_build
 
-COMMANDS = [command for page in PAGES for command in commands(page) if "harness " in command.text]
+COMMANDS = [command for page in PAGES for command in commands(page) if re.search(r"(^|[\s/])harness ", command.text)]
 
 
 def arguments(text: str) -> list[str]:
     """Return the arguments of the first `harness` of a command."""
     words = shlex.split(text.replace("\\\n", " "), comments=True)
-    first = next(index for index, word in enumerate(words) if word.endswith("harness"))
+    first = next(index for index, word in enumerate(words) if Path(word).name == "harness")
     end = words.index(">") if ">" in words else None
     return words[first + 1 : end]
 
@@ -116,3 +119,20 @@ def test_a_row_of_a_table_is_one_line(page: Path) -> None:
     blocks = page.read_text(encoding="utf-8").split("```")[::2]
     rows = [line for text in blocks for line in text.splitlines() if line.startswith("|")]
     assert [row for row in rows if not row.rstrip().endswith("|")] == []
+
+
+def test_links_of_the_readme_are_absolute_and_lead_to_files_of_the_checkout() -> None:
+    """A package index shows the README without the checkout."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    raw = project.replace("github.com", "raw.githubusercontent.com")
+    tokens = [
+        token for inline in MarkdownIt().parse((ROOT / "README.md").read_text()) for token in inline.children or ()
+    ]
+    links = [
+        str(token.attrs.get("href") or token.attrs["src"]) for token in tokens if token.type in {"link_open", "image"}
+    ]
+    assert [link for link in links if not link.startswith("https://")] == []
+    paths = [link.removeprefix(f"{project}/blob/main/").removeprefix(f"{raw}/main/") for link in links]
+    assert {path for path in paths if not (ROOT / path).is_file()} == {
+        "https://www.redpanda.com/blog/kafka-log-compaction-bug-fix-streaming"
+    }
