@@ -13,7 +13,6 @@ from harness.cli.config_file import SETTINGS
 from harness.cli.lists import VARIABLES
 from harness.judge.verdict import EXIT_CODES
 from harness.model_checking.explore.cases import PROPOSALS
-from harness.models.cloud_topics import rules as cloud_topics
 from harness.models.faults import rules as faults
 from harness.models.log import redpanda
 from harness.models.world import coordination
@@ -170,7 +169,6 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "rules-of-faults": _named(faults.RULES, "rule"),
     "rules-of-coordination": _named(coordination.RULES, "rule"),
     "rules-of-redpanda": _named(redpanda.RULES, "rule"),
-    "rules-of-cloud-topics": _named(cloud_topics.RULES, "rule"),
     "verdict": _schema(),
     "verdict-scenarios": _schema("scenarios"),
     "verdict-findings": _schema("findings"),

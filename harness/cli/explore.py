@@ -34,10 +34,7 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
     spark=True,
 )
 @MODEL.option(
-    "--target",
-    Text(names=SIMULATED, metavar="NAME"),
-    "The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
-    required=True,
+    "--target", Text(names=SIMULATED, metavar="NAME"), "The simulated target: sim-kafka or sim-redpanda.", required=True
 )
 @MODEL.option(
     "--with",

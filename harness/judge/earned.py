@@ -38,7 +38,6 @@ def earn(
     control: Sequence[Fact],
     *,
     absent: Sequence[int],
-    is_shared: bool = False,
     hands_over: bool = False,
     protected_by: str | None = None,
 ) -> tuple[str | None, str]:
@@ -46,7 +45,6 @@ def earn(
 
     ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
     Each partition has to earn ``clean``. ``absent``: the brokers that were absent; none in a run without a fault.
-    ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with another copy.
     ``hands_over``: leadership moved while the absent brokers copied, so that the records of each leader count.
     ``protected_by``: "gate" or "guard". A record that was not removed is then evidence only where the partition was
     held; ``facts`` also have the facts of `ProtectionRecord`.
@@ -62,12 +60,10 @@ def earn(
             returned = [row for row in rows if row["broker"] in absent]
             on_control = [row for row in control if row["kind"] == kind]
             way, missing = None, _unknown(kind, brokers, by_broker)
-            if not missing and not is_shared and returned:
+            if not missing and returned:
                 missing = _missing(returned, _RETURNED)
             if not missing:
-                if is_shared and absent:
-                    ways = [_one_copy(stayed, rows)]
-                elif returned:
+                if returned:
                     ways = list(_ways_of_return(stayed, returned, on_control, protected_by, hands_over=hands_over))
                 else:
                     ways = [("every replica had it and removed it", _missing(stayed, _REMOVED_WHILE_WATCHED))]
@@ -87,14 +83,6 @@ def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str
     if rows[brokers[0]]["critical_offset"] is None:
         return f"the {kind} that should have been removed was never seen on any replica"
     return ""
-
-
-def _one_copy(stayed: Sequence[Fact], rows: Sequence[Fact]) -> _Way:
-    """Return the way for one copy: the absent broker has to serve the batches that the others serve."""
-    missing = _missing(stayed, _REMOVED_BEFORE_RETURN) or _missing(rows, _SERVED)
-    if not missing and len({row["served_digest"] for row in rows}) > 1:
-        missing = "brokers do not serve the same batches"
-    return "the others removed it while the broker was absent, and every broker serves the one copy", missing
 
 
 def _ways_of_return(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from harness.judge.finding import CheckerRow, Place
@@ -67,30 +66,24 @@ class GuaranteeResult:
 
 
 def guarantee_results(
-    rows: Sequence[CheckerRow] | None,
-    distrusted: Iterable[tuple[str, int, int]],
-    why_not: str,
-    not_guaranteed: Mapping[str, str] = MappingProxyType({}),
+    rows: Sequence[CheckerRow] | None, distrusted: Iterable[tuple[str, int, int]], why_not: str
 ) -> tuple[GuaranteeResult, ...]:
     """Return ``guarantees`` of ``verdict.json``.
 
     ``rows``: of the guarantees' checkers; None if they were not computed, for the reason ``why_not``. Rows of replicas
-    that contradict themselves (``distrusted``: topic, partition, broker) are left out. ``not_guaranteed``: guarantees
-    that this target does not give, with the reason.
+    that contradict themselves (``distrusted``: topic, partition, broker) are left out.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
     results = []
     for name, subject, vacuous in GUARANTEES:
-        of_guarantee = [row for row in trusted if row["guarantee"] == name and name not in not_guaranteed]
+        of_guarantee = [row for row in trusted if row["guarantee"] == name]
         compared = sum(row["compared"] for row in of_guarantee)
         violations = sorted(
             (_violation(row) for row in of_guarantee if row["violated"]),
             key=lambda violation: (*violation.place, -1 if violation.broker is None else violation.broker),
         )
-        if name in not_guaranteed:
-            reason = f"not guaranteed by this target: {not_guaranteed[name]}"
-        elif violations:
+        if violations:
             more = sum(violation.count for violation in violations) - 1
             reason = f"{violations[0]}" + (f" (and {more} more)" if more else "")
         elif compared:

@@ -24,7 +24,6 @@ from harness.judge.finding import CheckerRow, Finding, Place
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.inventory import EvidenceDifference
-from harness.schedules.scenario import ONE_COPY
 
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
@@ -78,8 +77,7 @@ def assemble(
             or "it was not checked: the run did not go to its end"
         )
     )
-    unpromised = manifest["target"].get("unpromised", {})
-    guarantee_results = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked, unpromised)
+    guarantee_results = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked)
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection)
         for scenario in manifest["scenarios"]
@@ -144,7 +142,6 @@ def _scenario(  # noqa: PLR0917
         facts,
         [row for row in results.exposure if row["topic"] == control_topic],
         absent=absent,
-        is_shared=proof.get(ONE_COPY, False),
         hands_over=manifest.get("hands_over", False),
         protected_by=protection.by if protection else None,
     )

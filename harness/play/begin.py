@@ -46,12 +46,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "status": RUNNING,
             "failure": None,
             "command": command,
-            "target": {
-                "name": target.name,
-                "version": target.version,
-                "note": target.note,
-                "unpromised": dict(target.unpromised),
-            },
+            "target": {"name": target.name, "version": target.version, "note": target.note},
             "coordination": dict.fromkeys(plan.system.proof, False),
             "anomaly": options.anomaly or SCHEDULE,
             "schedule": schedule_json(schedule) if schedule else None,

@@ -60,7 +60,7 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     raise_if_unmet(request, WHY_UNAVAILABLE)
     client, compose = engine.connect(), engine.find_compose()
     image = images.obtain(client, request.target, request.image)
-    recipe = recipe_for(request.target, client)
+    recipe = recipe_for(request.target)
     with engine.errors_as("the container engine names no version"):
         version = client.version()["Version"]
 
@@ -97,7 +97,6 @@ class DockerRuntime:
         """Configure brokers, without creating containers. Raises `UsageError` for a login that the image rejects."""
         self.brokers = self.spec.brokers
         self._looked_s = self.now_s()
-        self._services: dict[str, Container] = {}
         self._containers: dict[int, Container] = {}
         self._running: set[int] = set()
         self._paused: set[int] = set()
@@ -125,7 +124,7 @@ class DockerRuntime:
         try:
             self._create()
             self._find()
-            self._start_services()
+            self._raise_if_missing()
             for broker in self.brokers:
                 self._configure(broker)
             with ThreadPoolExecutor(len(self.brokers)) as pool:
@@ -144,7 +143,7 @@ class DockerRuntime:
     def start_again(self, brokers: Sequence[int]) -> None:
         """Find the containers of an interrupted run, and start these brokers."""
         self._find()
-        self._start_services()
+        self._raise_if_missing()
         for broker in brokers:
             self.start(broker)
 
@@ -248,18 +247,14 @@ class DockerRuntime:
                 release(self.spec.work_dir, self.spec.run_id)
 
     def _create(self) -> None:
-        paths: list[Path] = []
-        for name in self.recipe.compose_files:
-            # The first file shows that the run has containers (`COMPOSE_FILE`).
-            paths.append(self.spec.work_dir / (name if paths else COMPOSE_FILE))
-            paths[-1].write_text((files("compose") / name).read_text())
+        path = self.spec.work_dir / COMPOSE_FILE
+        path.write_text((files("compose") / self.recipe.compose_file).read_text())
         try:
             commands.run(
                 *self.compose,
                 *("--project-name", f"compaction-harness-{self.spec.run_id.lower()}"),
-                *(word for path in paths for word in ("--file", str(path))),
+                *("--file", str(path)),
                 *("up", "--no-start"),
-                *self.recipe.services,
                 *map(service, self.brokers),
                 timeout_s=CREATE_TIMEOUT_S,
                 variables={
@@ -277,21 +272,17 @@ class DockerRuntime:
     def _find(self) -> None:
         with engine.errors_as("the containers cannot be found"):
             containers = self.client.containers.list(all=True, filters=engine.labelled(self.spec.run_id))
-        self._services = {container.labels["com.docker.compose.service"]: container for container in containers}
-        self._containers = {b: self._services[service(b)] for b in self.brokers if service(b) in self._services}
+        services = {container.labels["com.docker.compose.service"]: container for container in containers}
+        self._containers = {b: services[service(b)] for b in self.brokers if service(b) in services}
 
     def _network(self) -> Network:
         (network,) = self.client.networks.list(filters=engine.labelled(self.spec.run_id))
         return network
 
-    def _start_services(self) -> None:
-        """Start the other services, before the brokers. Raises `HarnessError` for a missing container."""
+    def _raise_if_missing(self) -> None:
         missing = [broker for broker in self.brokers if broker not in self._containers]
         if missing:
             raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
-        for name in self.recipe.services:
-            with engine.errors_as(f"{name} cannot be started"):
-                self._services[name].start()
 
     def _inside(self, broker: int) -> list[str]:
         return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]

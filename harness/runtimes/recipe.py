@@ -12,17 +12,13 @@ from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import PLAINTEXT
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
-from harness.targets import KAFKA, REDPANDA, Target, images, kafka
+from harness.targets import KAFKA, REDPANDA, Target, kafka
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-
     from harness.runtimes.base import ClusterSpec
 
 CLIENT_PORT, CONTROLLER_PORT, REPLICA_PORT, ADMIN_PORT = 9092, 9093, 9094, 9644
 ANYWHERE = "0.0.0.0"  # noqa: S104  (inside the container; only clients' ports are published, on loopback)
-STORE = "store"
-"""The service of an object store."""
 
 KAFKA_CONFIG, KAFKA_DATA = PurePath("/mnt/shared/config/server.properties"), "/var/lib/kafka/data"
 REDPANDA_CONFIG, REDPANDA_DATA = PurePath("/etc/redpanda/.bootstrap.yaml"), "/var/lib/redpanda/data"
@@ -35,10 +31,10 @@ class Recipe:
     ``config``: the path of the configuration, whose content ``configure`` returns for the run, the broker and its
     address for clients. ``variables``: of the compose files. ``folder``: returns the path of a topic's partition, and
     ``is_log_file`` whether one of its files is part of the log. ``checkpoints``: paths of side files. ``admin_port``:
-    of an HTTP API, or None. ``services``: other services, which start before the brokers.
+    of an HTTP API, or None.
     """
 
-    compose_files: tuple[str, ...]
+    compose_file: str
     config: PurePath
     configure: Callable[[ClusterSpec, int, Address], str]
     variables: Mapping[str, str]
@@ -46,7 +42,6 @@ class Recipe:
     is_log_file: Callable[[PurePath, int], bool]
     checkpoints: tuple[PurePath, ...] = ()
     admin_port: int | None = None
-    services: tuple[str, ...] = ()
 
 
 def service(broker: int) -> str:
@@ -54,16 +49,16 @@ def service(broker: int) -> str:
     return f"broker-{broker}"
 
 
-def recipe_for(target: Target, client: DockerClient) -> Recipe:
-    """Return the recipe of a target. Raises `UsageError` if one of its images is not available."""
-    return {KAFKA: _kafka, REDPANDA: _redpanda}[target.system](target, client)
+def recipe_for(target: Target) -> Recipe:
+    """Return the recipe of a target."""
+    return {KAFKA: _kafka, REDPANDA: _redpanda}[target.system]()
 
 
-def _kafka(_target: Target, _client: DockerClient) -> Recipe:
+def _kafka() -> Recipe:
     heap = [flag for flag in kafka.JVM_FLAGS if flag.startswith("-Xm")]
     others = [flag for flag in (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS) if flag not in heap]
     return Recipe(
-        compose_files=("kafka.yaml",),
+        compose_file="kafka.yaml",
         config=KAFKA_CONFIG,
         configure=_server_properties,
         variables={
@@ -98,17 +93,16 @@ def _server_properties(spec: ClusterSpec, broker: int, advertised: Address) -> s
     return kafka.format_properties(properties)
 
 
-def _redpanda(target: Target, client: DockerClient) -> Recipe:
+def _redpanda() -> Recipe:
     return Recipe(
-        compose_files=("redpanda.yaml", *(["redpanda-cloud.yaml"] if target.has_store else [])),
+        compose_file="redpanda.yaml",
         config=REDPANDA_CONFIG,
         configure=_bootstrap,
-        variables={"HARNESS_STORE_IMAGE": images.obtain_store(client)} if target.has_store else {},
+        variables={},
         folder=lambda topic, _: f"{REDPANDA_DATA}/kafka/{topic}",
         # The name of a partition's folder includes the revision at which its replica was created.
         is_log_file=lambda path, partition: path.parent.name.startswith(f"{partition}_") and is_segment(path.name),
         admin_port=ADMIN_PORT,
-        services=(STORE,) if target.has_store else (),
     )
 
 

@@ -19,12 +19,11 @@ from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.systems import REDPANDA
 from harness.models.log.version_rules import rules_of
 from harness.runtimes.base import ClusterSpec, PreparedRuntime, RuntimeRequest
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, Target
+from harness.targets import SIM_KAFKA, SIM_REDPANDA, Target
 
 RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_KAFKA: ClusterRules(),
     SIM_REDPANDA: ClusterRules(system=REDPANDA, coordinated=True),
-    SIM_CLOUD_TOPICS: ClusterRules(shared=True),
 }
 """Rules by system."""
 
@@ -91,12 +90,11 @@ class SimRuntime:
         """Do nothing: no simulated broker ends by itself."""
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Write the broker's copy of a partition in Kafka's format; of a shared copy, the served records."""
+        """Write the broker's copy of a partition in Kafka's format."""
         destination.mkdir(parents=True, exist_ok=True)
         model = self.cluster.partitions[topic, partition]
         if broker in model.replication.replicas:
-            replica = self.cluster.served(model, broker) if self.is_up(broker) else model.replica(broker)
-            write_replica(destination, replica)
+            write_replica(destination, model.replica(broker))
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""

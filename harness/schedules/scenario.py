@@ -14,9 +14,6 @@ from harness.schedules.operations.operation import Operation
 if TYPE_CHECKING:
     from harness.schedules.catalog import Anomaly
 
-ONE_COPY = "one-copy"
-"""The coordination (`harness.systems.Control.coordination`) of brokers that share one copy of each partition."""
-
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 """The topic in which group coordinators keep groups and their offsets; compacted on every cluster."""

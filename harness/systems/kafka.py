@@ -97,8 +97,7 @@ class KafkaControl:
 
 def kafka_settings(target: Target, timers: Timers, nemesis_settings: Mapping[str, str]) -> SystemSettings:
     """Return topic and broker settings; settings of the nemesis and the target replace the timers'."""
-    topic = {**timers.topic, **target.topic_settings}
-    return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
+    return dict(timers.topic), {**timers.broker, **nemesis_settings, **target.broker_settings}
 
 
 SYSTEMS = {KAFKA: System(name="Kafka", settings=kafka_settings, control=KafkaControl)}

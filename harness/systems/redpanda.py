@@ -180,7 +180,7 @@ def _namespace(partition: TopicPartition) -> str:
 def _settings(target: Target, timers: Timers, _nemesis_settings: Mapping[str, str]) -> SystemSettings:
     topic = {name: timers.topic[name] for name in TOPIC_SETTINGS} | ANY_DIRT
     named = {FROM_KAFKA[name]: value for name, value in timers.broker.items() if name in FROM_KAFKA}
-    return {**topic, **target.topic_settings}, {**SMALL_CLUSTER, **named, **target.broker_settings}
+    return topic, {**SMALL_CLUSTER, **named, **target.broker_settings}
 
 
 def _why_unfit(placement: Placement) -> str | None:

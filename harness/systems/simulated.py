@@ -28,12 +28,11 @@ from harness.models.log.batch import encoded
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.replica import Replica
 from harness.runtimes.base import Runtime
-from harness.schedules.scenario import ONE_COPY
 from harness.schedules.timers import Timers
 from harness.suggest import nearest
 from harness.systems import System
 from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_settings
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
+from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:
     from harness.models.cluster.cluster import SimCluster
@@ -50,7 +49,7 @@ UNSUPPORTED_NEMESES: Final = frozenset(
 """Single links, controllers, full disks, files of a cleaner pass and unsynced data are not modelled."""
 NO_OLD_LOGS: Final = frozenset({"reassigned"})
 """The name of Redpanda's folder of a replica has the revision of its assignment, so that a replica that is assigned
-again begins empty. Brokers that share one copy have no separate logs."""
+again begins empty."""
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
@@ -181,7 +180,7 @@ class SimulatedReader:
         """Return the replica that the broker serves for a partition, or None. Raises OSError."""
         self._raise_if_down()
         partition = self.cluster.partitions[tp]
-        return self.cluster.served(partition, self.broker) if self.broker in partition.replication.replicas else None
+        return partition.replica(self.broker) if self.broker in partition.replication.replicas else None
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
         partition = self.cluster.partitions[tp]
@@ -190,7 +189,7 @@ class SimulatedReader:
         version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
-            replica = self.cluster.served(partition, self.broker)
+            replica = partition.replica(self.broker)
             answer = version, self._read(replica, is_consumer=replica_id != DEBUG_REPLICA_ID)
             self._answers[tp, replica_id] = answer
         return answer[1]
@@ -257,10 +256,8 @@ class SimulatedControl(KafkaControl):
         return progress
 
     def coordination(self) -> dict[str, bool]:
-        """Return the properties of the cluster's rules that it has: coordinated compaction, and one shared copy."""
-        rules = self.runtime.cluster.rules
-        properties = {COORDINATED_COMPACTION: rules.coordinated, ONE_COPY: rules.shared}
-        return {name: True for name, is_true in properties.items() if is_true}
+        """Return whether the cluster's rules have coordinated compaction."""
+        return {COORDINATED_COMPACTION: True} if self.runtime.cluster.rules.coordinated else {}
 
 
 def _timers(timers: Timers) -> Timers:
@@ -315,5 +312,4 @@ def _system(name: str, proof: tuple[str, ...] = (), more_unsupported: frozenset[
 SYSTEMS: Final = {
     SIM_KAFKA: _system("simulated Kafka"),
     SIM_REDPANDA: _system("simulated Redpanda", (COORDINATED_COMPACTION,), NO_OLD_LOGS),
-    SIM_CLOUD_TOPICS: _system("simulated Cloud Topics", (ONE_COPY,), NO_OLD_LOGS),
 }

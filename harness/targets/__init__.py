@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from harness.targets.builds import Build
 
 KAFKA, REDPANDA = "kafka", "redpanda"
-SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS = "sim-kafka", "sim-redpanda", "sim-cloud-topics"
-SIMULATED = (SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS)
+SIM_KAFKA, SIM_REDPANDA = "sim-kafka", "sim-redpanda"
+SIMULATED = (SIM_KAFKA, SIM_REDPANDA)
 """Systems that are models of this project (`harness.models.cluster`)."""
 
 
@@ -28,11 +28,9 @@ SIMULATED = (SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS)
 class Target:
     """One version of a system under test: of Kafka from Maven Central, or of Redpanda from an image.
 
-    ``system``: see `harness.systems`. ``topic_settings``, ``broker_settings``: the settings that define this target.
-    ``has_store``: whether brokers store data in an object store. ``unpromised``: guarantees
-    (`harness.judge.guarantees`) that it does not give, with reasons. ``excluded_modules``: ``group:artifact``
-    dependencies of Kafka's POMs that are left out. ``note``: the reason for that, or another feature. ``build``: a
-    user's Kafka, or a patch, that replaces the jars of Maven Central.
+    ``system``: see `harness.systems`. ``broker_settings``: the settings that define this target. ``excluded_modules``:
+    ``group:artifact`` dependencies of Kafka's POMs that are left out. ``note``: the reason for that, or another
+    feature. ``build``: a user's Kafka, or a patch, that replaces the jars of Maven Central.
     """
 
     name: str
@@ -41,10 +39,7 @@ class Target:
     excluded_modules: tuple[str, ...] = ()
     note: str = ""
     system: str = KAFKA
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
     broker_settings: Mapping[str, str] = field(default_factory=dict)
-    has_store: bool = False
-    unpromised: Mapping[str, str] = field(default_factory=dict)
     build: Build | None = None
 
     @property
@@ -70,35 +65,24 @@ _KAFKA = (
 
 # Without this setting markers are never removed, and a clean verdict would mean nothing (Redpanda's documentation).
 _REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
-_NO_MARKERS = {"control-batches": "the shared copy has no markers, as its transactions have ended"}
-"""The post on Cloud Topics: the compacted copy is free of control batches."""
-_IN_THE_STORE = {
-    "cloud_storage_enabled": "true",
-    "cloud_topics_enabled": "true",
-    "cloud_topics_compaction_interval_ms": "1000",
-}
 
 _REDPANDA = (
     Target("redpanda-25.2", "25.2.11", system=REDPANDA, note="before coordinated compaction: tombstones may diverge, markers are never removed"),  # noqa: E501
     Target("redpanda-25.3", "25.3.10", system=REDPANDA, broker_settings=_REMOVES_MARKERS, note="the first line with coordinated compaction"),  # noqa: E501
     Target("redpanda-26.1", "26.1.14", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
     Target("redpanda-26.2", "26.2.2", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
-    Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, unpromised=_NO_MARKERS, note="Cloud Topics, on MinIO"),  # noqa: E501
 )
 _SIMULATED = (
     Target(SIM_KAFKA, "4.4", system=SIM_KAFKA, note="simulated: each replica cleaned on its own timers"),
     Target(f"{SIM_KAFKA}-4.3", "4.3", system=SIM_KAFKA, note="the same, by the rules of 4.0 to 4.3"),
     Target(f"{SIM_KAFKA}-3.9", "3.9", system=SIM_KAFKA, note="the same, by the rules of 3.9"),
     Target(SIM_REDPANDA, "model", system=SIM_REDPANDA, note="simulated: replicas that compact together"),
-    Target(SIM_CLOUD_TOPICS, "model", system=SIM_CLOUD_TOPICS, unpromised=_NO_MARKERS, note="simulated: one shared copy, compacted by any broker"),  # noqa: E501
 )
 # fmt: on
 
 _FIRST_WITH_CONSUMER_PROTOCOL = (4, 0)
 _VERSION = re.compile(r"(?P<major>\d{1,4})\.(?P<minor>\d{1,4})", re.ASCII)
-_NAME = re.compile(
-    r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d{1,4}(-rc\d{1,4})?)?(?P<kind>-cloud)?", re.ASCII
-)
+_NAME = re.compile(r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d{1,4}(-rc\d{1,4})?)?", re.ASCII)
 
 _OF_BUILD = re.compile(r"kafka-(?P<version>\d+\.\d+[\w.-]*)-(?P<kind>build|patch)-(?P<digest>[0-9a-f]{8})", re.ASCII)
 PATCHED_BY = "+"
@@ -198,7 +182,7 @@ def _line(version: str) -> tuple[int, int]:
 
 def _with_version(name: str, version: str) -> str | None:
     parts = _NAME.fullmatch(name)
-    return f"{parts['system']}-{version}{parts['kind'] or ''}" if parts else None
+    return f"{parts['system']}-{version}" if parts else None
 
 
 def line_of(name: str) -> str:
@@ -210,11 +194,11 @@ def line_of(name: str) -> str:
 
 
 def title_of(name: str, version: str) -> str:
-    """Return the title of a target's column: system, version, and a special kind."""
+    """Return the title of a target's column: system and version, or the build."""
     if build := _OF_BUILD.fullmatch(name):
         return f"{KAFKA} {version} {build['kind']} {build['digest']}"
     parts = _NAME.fullmatch(name)
-    return f"{parts['system']} {version} {(parts['kind'] or '').removeprefix('-')}".rstrip() if parts else name
+    return f"{parts['system']} {version}" if parts else name
 
 
 def at_version(name: str, version: str) -> Target:

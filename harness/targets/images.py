@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 BUILT_HERE = "compaction-harness/kafka"
-STORE = "minio/minio:RELEASE.2025-04-22T22-12-26Z"
-"""An S3-compatible object store, for targets that keep data in one."""
 
 JAVA, LIBS, CONFIG, DEFAULTS = "/opt/java", "/opt/kafka/libs", "/opt/kafka/config", "/etc/kafka/docker"
 DATA, MOUNTED = "/var/lib/kafka/data", "/mnt/shared/config"
@@ -114,14 +112,6 @@ def obtain(client: DockerClient, target: Target, reference: str | None = None) -
     if image is None:
         raise UsageError(f"the container engine pulled {reference} and does not have it")
     return image
-
-
-def obtain_store(client: DockerClient) -> str:
-    """Return the object store's image, pulled if needed. Raises `UsageError` as `obtain` does."""
-    with suppress(ImageNotFound):
-        return str(client.images.get(STORE).id)
-    _pull(client, STORE, "the object store has no local image", "copy it with `docker save` and `docker load`")
-    return str(client.images.get(STORE).id)
 
 
 def _pull(client: DockerClient, reference: str, problem: str, remedy: str) -> None:

@@ -43,9 +43,7 @@ HEALTHY = ("none", "clock-skew", "slow")
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("sim-kafka", {"nemesis": nemesis}) for nemesis in HEALTHY),
     *(("sim-redpanda", {"nemesis": nemesis}) for nemesis in ("kill", "join", "relay", "rolling", "none")),
-    *(("sim-cloud-topics", {"nemesis": nemesis}) for nemesis in ("kill", "join", "relay", "none")),
     ("sim-redpanda", {"nemesis": "pause", "client": "java"}),
-    ("sim-cloud-topics", {"nemesis": "partition"}),
 )
 NOT_MADE = PreparedRuntime({}, lambda _: pytest.fail("no broker is started"))
 RUNS = (*(("sim-kafka", options) for options in WRONG), ("sim-kafka-3.9", {"nemesis": "kill"}), *RIGHT)

@@ -109,7 +109,7 @@ def test_a_list_in_json_has_version_and_time(name: str) -> None:
 
 
 def test_explore_in_json_has_version_and_time() -> None:
-    content = enveloped(["explore", "--target", "sim-cloud-topics", "--most-states", "10"])
+    content = enveloped(["explore", "--target", "sim-kafka", "--most-states", "10"])
     assert list(content) == ["verdict", "target", "cases"]
 
 
@@ -174,7 +174,7 @@ def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:
 
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_quiet_holds_for_lines_of_commands_with_a_progress_of_their_own(*, is_quiet: bool) -> None:
-    words = ["explore", "--target", "sim-cloud-topics", "--processes", "1", "--first", *["-q"] * is_quiet]
+    words = ["explore", "--target", "sim-kafka", "--processes", "1", "--most-states", "10", *["-q"] * is_quiet]
     done = CliRunner().invoke(cli, words)
     assert ("states in" in done.stderr) is not is_quiet
     assert "case" in done.stdout

@@ -18,15 +18,7 @@ from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore import report
-from harness.model_checking.explore.cases import (
-    CLOUD_CASES,
-    COORDINATED,
-    FRESH_COPIES,
-    GATE,
-    ISR_GATE,
-    ClusterCase,
-    cases,
-)
+from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE, ISR_GATE, ClusterCase, cases
 from harness.model_checking.explore.random_runs import CONSEQUENCES, ORACLE, CheckerResults, RunStatistics, SweepResult
 from harness.model_checking.explore.random_schedules import RandomSchedule
 from harness.model_checking.explore.walk import WalkResult, summary, walk
@@ -40,7 +32,7 @@ from harness.models.world.world import Rules
 from harness.schedules.operations.clients import Die
 from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import read_schedule
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
+from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
@@ -217,26 +209,12 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         (["--faults", "--runs", "3"], "--faults is for walks: leave out --runs"),
         (["--groups", "--with", ISR_GATE], "leave out --with isr-gate"),
         (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
-        (["--groups", "--target", SIM_CLOUD_TOPICS], "leave out --target sim-cloud-topics"),
-        (["--target", SIM_CLOUD_TOPICS, "--without", "never-backward"], "unknown rule 'never-backward'"),
-        (["--target", SIM_CLOUD_TOPICS, "--with", COORDINATED], "unknown proposal for sim-cloud-topics 'coordinated'"),
-        (["--target", SIM_CLOUD_TOPICS, "--runs", "3"], "sim-cloud-topics has no random runs"),
     ],
 )
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
     ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
     assert isinstance(ran.exception, UsageError)
     assert says in str(ran.exception)
-
-
-def test_one_shared_copy_is_walked_by_rules_of_its_own() -> None:
-    ran = CliRunner().invoke(command, ["--target", SIM_CLOUD_TOPICS, "--format", "json"], standalone_mode=False)
-    assert ran.return_value == EXIT_CLEAN
-    assert [case["case"] for case in json.loads(ran.stdout)["cases"]] == [case.title for case in CLOUD_CASES]
-    asked = ["--target", SIM_CLOUD_TOPICS, "--without", "whole-prefix", "--first", "--format", "json"]
-    ran = CliRunner().invoke(command, asked, standalone_mode=False)
-    assert ran.return_value == EXIT_ANOMALY
-    assert all(case["without"] == ["whole-prefix"] for case in json.loads(ran.stdout)["cases"])
 
 
 @pytest.mark.parametrize("options", [["--runs", "0"], ["--seed", "-1"], ["--runs", "many"]])

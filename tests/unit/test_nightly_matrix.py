@@ -172,10 +172,10 @@ def test_newest_patches_are_asked_of_those_who_publish_them(publisher: Any) -> N
         f"{TAGS}2": (200, tags("v26.2.11", "latest")),
     }
     newest = newest_patches()
-    names = ("kafka-3.9", "kafka-4.4", "kafka-4.3", "kafka-4.4.0", "redpanda-26.2", "redpanda-26.2-cloud")
+    names = ("kafka-3.9", "kafka-4.4", "kafka-4.3", "kafka-4.4.0", "redpanda-26.2")
     assert {name: newest(name) for name in names} == {
         "kafka-3.9": "kafka-3.9.99", "kafka-4.4": "kafka-4.4.8", "kafka-4.3": None, "kafka-4.4.0": None,
-        "redpanda-26.2": "redpanda-26.2.11", "redpanda-26.2-cloud": "redpanda-26.2.11-cloud",
+        "redpanda-26.2": "redpanda-26.2.11",
     }  # fmt: skip
 
 
@@ -328,7 +328,6 @@ def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuc
         (cell("kafka-5.0", "none"), "clean"),
         (cell("kafka-5.0", "relay"), "anomaly"),
         (cell("redpanda-25.3"), "clean"),
-        (cell("redpanda-26.2-cloud"), "clean"),
     ],
 )
 def test_what_this_release_expects(asked: Cell, verdict: str) -> None:

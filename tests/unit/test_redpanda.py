@@ -24,7 +24,7 @@ from harness.kafka_api.replica import WireReader
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.systems.redpanda import RedpandaControl
-from harness.targets import TARGETS, images
+from harness.targets import TARGETS
 
 TX = ("tx", 0)
 INTERVAL = "log_compaction_interval_ms"
@@ -177,10 +177,9 @@ REDPANDA = [target.name for target in TARGETS.values() if target.system == "redp
 @pytest.mark.parametrize("target", REDPANDA)
 def test_settings_are_mapped_from_the_timers(target: str) -> None:
     test = plan_run(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
-    cloud = {"redpanda.storage.mode": "cloud"} if target.endswith("-cloud") else {}
     assert test.topic_settings == {
         "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
-        "min.cleanable.dirty.ratio": "0.0", **cloud,
+        "min.cleanable.dirty.ratio": "0.0",
     }  # fmt: skip
     assert test.broker_settings[INTERVAL] == "60"
     assert test.broker_settings["alive_timeout_ms"] == "1000"
@@ -219,18 +218,6 @@ def test_brokers_get_properties_and_an_admin_port(tmp_path: Path, monkeypatch: p
     uploads = containers.brokers[2].uploads["/etc/redpanda/.bootstrap.yaml"].decode()
     assert uploads == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
     assert all(container.calls == ["start"] for container in containers.brokers.values())
-
-
-def test_cloud_topics_have_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    containers = containers_of("redpanda-26.2-cloud", tmp_path, monkeypatch)
-    containers.runtime.start_cluster()
-    ((words, variables),) = containers.composed
-    assert [word for word in words if word.endswith(".yaml")] == [
-        str(tmp_path / "compose.yaml"), str(tmp_path / "redpanda-cloud.yaml"),
-    ]  # fmt: skip
-    assert words[-4:] == ("store", "broker-1", "broker-2", "broker-3")
-    assert variables["HARNESS_STORE_IMAGE"] == f"sha256:{images.STORE}"
-    assert containers.store.calls == ["start"]
 
 
 def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,12 +185,6 @@ def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
     assert "broker.num.io.threads=3" in command
 
 
-def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> None:
-    made = assembled(RunOptions("redpanda-26.2-cloud", "stuck-lso"))
-    assert repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
-    assert find_target("redpanda-26.2.2-cloud").has_store
-
-
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)

@@ -325,19 +325,6 @@ def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subje
     assert all(subject.batches(broker) == [(0, "d")] for broker in (1, 2, 3))
 
 
-def test_a_topic_of_cloud_topics_can_be_deleted_and_created_again() -> None:
-    subject = Subject(ClusterRules(shared=True))
-    for key in "aab":
-        subject.put(subject.producer(), key)
-    subject.pass_time(0.3)
-    subject.cluster.delete("t")
-    subject.pass_time(1)
-    subject.cluster.create({TP: (1, 2, 3)}, COMPACTED)
-    assert subject.put(subject.producer(), "c") == 0
-    subject.pass_time(1)
-    assert subject.cluster.served(subject.partition, 2).log_end == 1
-
-
 def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subject: Subject) -> None:
     producer, errors = subject.producer(), list[str | None]()
     producer.send(TP, "a", "v", [], lambda error, _: errors.append(error))

@@ -23,7 +23,6 @@ CLOSED = "the window does not open"
 DIGESTS = {
     "sim-kafka": "2276a0b57943ab5119f3f793531d94fd8745ec8dd50d6c38df18114b0eb3f115",
     "sim-redpanda": "1713a93f496981cb90728f507296338cb3d471a08dc2e4000c73d6eb9fa4b30e",
-    "sim-cloud-topics": "8d2d76e1cdfbb7d6d7baf8b24279460dbf438a1903cee4eb8149b22f00deae45",
 }
 """Of a run of all anomalies with seed 1."""
 
@@ -81,15 +80,6 @@ def test_replicas_that_compact_together_keep_what_one_of_them_lacks(tmp_path: Pa
     topic = "tombstone-divergence"
     assert [payload(served(run, broker, topic, BEFORE_RETURN)) for broker in (1, 3)] == [{"K deleted"}] * 2
     assert [payload(served(run, broker, topic)) for broker in (1, 2, 3)] == [set()] * 3
-
-
-def test_who_comes_back_to_one_shared_copy_serves_that(tmp_path: Path) -> None:
-    run = simulate(tmp_path / "run", "sim-cloud-topics", "committed-to-aborted")
-    for scenario in run.plan.scenarios:
-        if scenario.anomaly is not None:
-            first, second, third = (served(run, broker, scenario.name) for broker in (1, 2, 3))
-            assert first == second == third
-            assert first
 
 
 def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None:

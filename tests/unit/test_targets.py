@@ -43,7 +43,6 @@ def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
         ("kafka-4.4.7", "4.4.7", "kafka-4.4"),
         ("kafka-4.0.0-rc3", "4.0.0-rc3", "kafka-4.0"),
         ("redpanda-25.3.4", "25.3.4", "redpanda-25.3"),
-        ("redpanda-26.2.1-cloud", "26.2.1", "redpanda-26.2-cloud"),
     ],
 )
 def test_an_exact_patch_has_the_settings_of_its_line(name: str, version: str, like: str) -> None:

@@ -2,8 +2,7 @@
 
 Without ``--faults``, each has three brokers; one broker may go down and return, in any order with all other steps
 (`harness.models.walk.state_space`). Under faults (`harness.models.faults`), three or four brokers have few faults, so
-that each case is walked to its end in seconds, and with a transaction in a minute. Brokers have no part in Cloud
-Topics' compaction: there is one copy, and only the committer matters (`harness.models.cloud_topics.world`).
+that each case is walked to its end in seconds, and with a transaction in a minute.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from harness.errors import UsageError
-from harness.models.cloud_topics.rules import RULES as CLOUD_RULES
-from harness.models.cloud_topics.world import Case as CloudCase
 from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
@@ -27,7 +24,7 @@ from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.models.world.members import SCRIPTS
 from harness.suggest import nearest
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
+from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 COORDINATED, GATE, FRESH_COPIES = "coordinated", "gate", "fresh-copies"
 ISR_GATE, ISR_GATE_MARKERS = "isr-gate", "isr-gate-markers"
@@ -49,7 +46,6 @@ PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
         **{rule: f"{by.GATE_RULES[rule]}; with faults alone" for rule in by.FURTHER_RULES},
     },
     SIM_REDPANDA: {},
-    SIM_CLOUD_TOPICS: {},
 }
 """The proposals that a simulated target can have in addition, and their meaning, by target."""
 MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
@@ -126,22 +122,7 @@ class FaultCase:
         return walk(FaultSpace(self.bound, symmetric=True), most_states=most_states, first_only=first_only)
 
 
-AnyCase: TypeAlias = "ClusterCase | CloudCase | FaultCase"
-
-_A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
-_BOTH: Final = (("A", "1"), ("B", "1"))
-
-CLOUD_CASES: Final = (
-    CloudCase(title="a value, and its delete", writes=(_BOTH, _A_GOES)),
-    CloudCase(title="… and a map of two keys", writes=(_BOTH, _A_GOES), entries=2),
-    CloudCase(title="… each in a separate object", writes=(_A, _B, _A_GOES)),
-    CloudCase(title="… and another key behind", writes=(_A, _A_GOES, _B)),
-    CloudCase(title="… with three compactors", writes=(_A, _A_GOES, _B), compactors=3),
-    CloudCase(title="… and another key again", writes=(_BOTH, _A_GOES, (("B", "2"),))),
-    CloudCase(title="… all in one object", writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
-    CloudCase(title="… and the key written again", writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
-)
-"""Cases of Cloud Topics' compaction: a map of one key and two compactors, unless another number is given."""
+AnyCase: TypeAlias = "ClusterCase | FaultCase"
 
 _ONE_KEY, _TWO_KEYS = ("K",), ("K", "L")
 _WRITES: Final = Bound(writes=2, transactions=0)
@@ -240,9 +221,6 @@ def cases(
         raise UsageError(f"--faults: leave out {'--groups' if groups else f'--target {target}'}")
     if faults or UNDER_FAULTS & set(with_):
         return fault_cases(with_, without)
-    if target == SIM_CLOUD_TOPICS:
-        _reject_unknown("--without", "rule", without, CLOUD_RULES)
-        return [replace(case, without=frozenset(without)) for case in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
     _reject_unknown(
         "--without", "rule", without, [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]

@@ -17,7 +17,7 @@ from harness.model_checking.explore.walk import write_schedules
 from harness.models.world.groups import NEW, OLD
 from harness.models.world.world import Rules
 from harness.spark.options import SparkOptions
-from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
+from harness.targets import SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
 
 MOST_LISTED: Final = 5
@@ -39,7 +39,7 @@ def explore_runs(
     Raises `UsageError` for targets and proposals without random runs.
     """
     name = " with ".join([target, *with_])
-    if set(with_) - {COORDINATED, GATE, FRESH_COPIES} or target == SIM_CLOUD_TOPICS:
+    if set(with_) - {COORDINATED, GATE, FRESH_COPIES}:
         raise UsageError(f"{name} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
     rules = Rules(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from harness.models.cluster.broker import Broker
 from harness.models.cluster.partition import SimPartition
 from harness.models.log.cleaner import UNBOUNDED, Bounds, Cleaning
-from harness.models.log.replica import Replica
 from harness.models.world import coordination
 from harness.models.world.coordination import Coordination, CoordinationMessage
 
@@ -28,9 +27,6 @@ class Cleaners:
 
     _cluster: SimCluster
 
-    def begin(self, partition: SimPartition) -> None:
-        """Do nothing: a cleaner checks a partition when it changes."""
-
     def notice(self, partition: SimPartition, broker: int) -> None:
         """Schedule a check of a replica that has changed."""
         self._look_later(partition, broker)
@@ -44,10 +40,6 @@ class Cleaners:
         """Drop the schedule of a broker's cleaner, and check all its replicas once it runs again."""
         self._cluster.brokers[broker].look_at_s = math.inf
         self._look_at_all(broker)
-
-    def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return the broker's own replica."""
-        return partition.replica(broker)
 
     def _look_at_all(self, broker: int) -> None:
         for partition in self._cluster.partitions_of(broker):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from harness.kafka_api import TopicPartition
 from harness.models.cluster.broker import Broker, Network
 from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
-from harness.models.cluster.cloud import CloudStore
 from harness.models.cluster.partition import Copying, SimPartition, begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
 from harness.models.log.batch import ModelBatch
@@ -34,13 +33,12 @@ START_S = 1.0
 class ClusterRules:
     """The rules of a cluster. ``system``: the compaction of each broker.
 
-    ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``shared``: there is one
-    copy, as in Cloud Topics, and replicas clean nothing. ``version``: the rules of a Kafka version.
+    ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``version``: the rules of
+    a Kafka version.
     """
 
     system: BrokerSystem = KAFKA
     coordinated: bool = False
-    shared: bool = False
     version: VersionRules = field(default_factory=VersionRules)
 
 
@@ -65,7 +63,7 @@ class SimCluster:
         self._topic_numbers: dict[str, dict[str, float]] = {}
         self.coordinated = CoordinatedCompaction(self)
         self._copying = Copying(self)
-        self._compaction: Cleaners | CloudStore = CloudStore(self) if self.rules.shared else Cleaners(self)
+        self._compaction = Cleaners(self)
 
     def create(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create topics. Raises `UsageError` for a setting that the model has no rule for."""
@@ -104,15 +102,10 @@ class SimCluster:
         partition = SimPartition(topic, number, replication, tuple(brokers), has_leader=bool(registered))
         if self.rules.coordinated:
             partition.protocol = coordination.begin(brokers, leader)
-        self._compaction.begin(partition)
         return partition
 
     def _replica(self, broker: int) -> Replica:
         return Replica(broker, stable_at_batch=self.rules.version.stable_at_batch)
-
-    def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return the log of a partition that a broker serves."""
-        return self._compaction.served(partition, broker)
 
     def topic(self, name: str) -> dict[str, float]:
         """Return a topic's numbers."""

@@ -14,7 +14,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from harness.host import commands, engine
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.docker import DockerRuntime
-from harness.runtimes.recipe import STORE, recipe_for, service
+from harness.runtimes.recipe import recipe_for, service
 from harness.targets import find_target, images
 
 RUN_ID = "2026-A-Run"
@@ -143,7 +143,7 @@ class FakeEngine:
 
 
 class ContainerCluster:
-    """A runtime whose three brokers and store (if the target has one) are fake containers.
+    """A runtime whose three brokers are fake containers.
 
     ``composed``: words and variables of each call of compose. The runtime's time is ``now_s``.
     """
@@ -153,17 +153,14 @@ class ContainerCluster:
     ) -> None:
         row = find_target(target)
         self.brokers = {broker: FakeContainer(service(broker)) for broker in (1, 2, 3)}
-        self.store = FakeContainer(STORE)
         self.composed: list[tuple[tuple[str, ...], dict[str, str]]] = []
         self.now_s = 0.0
-        containers = FakeCollection([*self.brokers.values(), *([self.store] if row.has_store else [])])
-        client: Any = FakeEngine(
-            containers, images=FakeImages([images.STORE]), api=SimpleNamespace(containers=self._states)
-        )
+        containers = FakeCollection([*self.brokers.values()])
+        client: Any = FakeEngine(containers, images=FakeImages([]), api=SimpleNamespace(containers=self._states))
         monkeypatch.setattr(commands, "run", self._compose)
         run = ClusterSpec(RUN_ID, path, path / "logs", settings, ports=PORTS, **spec)
         self.runtime = DockerRuntime(
-            run, client, ("compose",), image="sha256:1", recipe=recipe_for(row, client), now_s=lambda: self.now_s
+            run, client, ("compose",), image="sha256:1", recipe=recipe_for(row), now_s=lambda: self.now_s
         )
 
     def _states(self, **_: Any) -> list[dict[str, str]]:
