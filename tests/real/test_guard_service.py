@@ -151,10 +151,14 @@ def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
         (listens,) = running.events("listens")
         address = listens["what"].partition("/metrics")[0]
-        with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  (of this test)
-            metrics = answer.read().decode()
-        assert f'compaction_guard_replicas_away{{topic="{GUARDED}"}} 1.0' in metrics
-        assert "compaction_guard_paused_topics 2.0" in metrics
+        away = f'compaction_guard_replicas_away{{topic="{GUARDED}"}} 1.0'
+
+        def is_counted() -> bool:
+            with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  (of this test)
+                return {away, "compaction_guard_paused_topics 2.0"} <= set(answer.read().decode().splitlines())
+
+        # Metrics are those at the end of a round, and events are reported within it.
+        wait_until(is_counted, BOUND_S, "the metrics of the outage")
         back(guarded)
         running.wait_for("released", GUARDED)
         running.wait_for("released", OTHER)
