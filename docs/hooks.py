@@ -24,7 +24,8 @@ from nemesis import FAULTS, SCRIPTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-SOAKS: Final = Path(__file__).parents[1] / "results" / "soaks.jsonl"
+ROOT: Final = Path(__file__).parents[1]
+SOAKS: Final = ROOT / "results" / "soaks.jsonl"
 _MARK: Final = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -146,6 +147,11 @@ def _soaks() -> str:
     )
 
 
+def _changelog() -> str:
+    """Return the changelog with links that begin at its page."""
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+
+
 def _type(value: Mapping[str, Any]) -> str:
     if "$ref" in value:
         return str(value["$ref"]).rpartition("/")[2]
@@ -163,6 +169,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "needs": _needs_table,
     "settings": _settings,
     "soaks": _soaks,
+    "changelog": _changelog,
     "variables": _variables,
     "proposals": _proposals,
     "walked-faults": _named(faults.FAULTS, "fault"),

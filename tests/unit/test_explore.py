@@ -180,7 +180,7 @@ def test_the_command_tells_json() -> None:
 
 
 def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/explanation/kafka-broker-changes.md").read_text(
+    page = (Path(__file__).resolve().parents[2] / "docs/explanation/coordinated-compaction.md").read_text(
         encoding="utf-8"
     )
     rules = {**redpanda.RULES, **coordination.RULES}
