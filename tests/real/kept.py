@@ -2,24 +2,35 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sandbox import Sandbox, copy_live_disk
+from sandbox import Sandbox, copy_live_disk, wait_until
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
+from harness.kafka_api import TopicPartition
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import ask
+from harness.kafka_api.groups import commit_offsets
+
+COORDINATOR_S: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A cluster that is up, by its addresses; its log directories by broker, and the verdict of its run."""
+    """A cluster that is up, by its addresses; its log directories by broker, and the folder of its run."""
 
+    run: Path
     addresses: dict[int, str]
     log_dirs: dict[int, Path]
-    verdict: dict[str, Any]
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """The verdict of the run."""
+        return dict(json.loads((self.run / "verdict.json").read_text()))
 
     @property
     def bootstrap(self) -> str:
@@ -43,8 +54,21 @@ def kept_cluster(sandbox: Sandbox, target: str, anomalies: str, *options: str) -
         addresses = {int(broker): at for broker, at in re.findall(r"kept: broker (\d+) at (\S+)", ran.stderr)}
         assert set(addresses) == {1, 2, 3}, ran.output
         log_dirs = {broker: sandbox.work_root / run.name / f"broker-{broker}" / "data" for broker in addresses}
-        yield Kept(addresses, log_dirs, json.loads((run / "verdict.json").read_text()))
+        yield Kept(run, addresses, log_dirs)
     finally:
         cleaned = sandbox.call("clean", run.name)
     assert cleaned.code == EXIT_CLEAN, cleaned.output
     sandbox.wait_until_nothing_is_left()
+
+
+def commit_offset(brokers: Sequence[Address], group: str, partition: TopicPartition, offset: int) -> None:
+    """Commit an offset of a group at its coordinator, once that has loaded the group."""
+
+    def is_committed() -> bool:
+        for broker in brokers:
+            with suppress(HarnessError):
+                ask(broker, commit_offsets(group, {partition: offset}))
+                return True
+        return False
+
+    wait_until(is_committed, COORDINATOR_S, f"the offset of group {group}")
