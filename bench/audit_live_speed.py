@@ -1,7 +1,8 @@
 """The duration of `harness audit live` by number of partitions, next to a PySpark program that counts ten rows.
 
 Three brokers on this host, each partition on all of them with a few records, and ten with a transaction. Each round
-runs the program and the audit, which shares the processors with its brokers.
+runs the program, the audit, which shares the processors with its brokers, and Kafka's ReplicaVerificationTool until it
+reports no lag: nothing has been cleaned here, so the tool can compare batches.
 
     python bench/audit_live_speed.py --partitions 10 --partitions 3000 --rounds 3
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 from check_time import PROGRAM
+from replica_verification import AGREES, verify
 from rich.console import Console
 from rich.table import Table
 
@@ -82,8 +84,8 @@ def fill(cluster: Cluster, bootstrap: str, places: Sequence[TopicPartition]) -> 
         plain.flush()
 
 
-def measured(count: int, rounds: int) -> list[tuple[float, float]]:
-    """Boot a cluster with so many partitions; return the seconds of the program and of the audit, round by round."""
+def measured(count: int, rounds: int) -> list[tuple[float, float, float]]:
+    """Boot a cluster with so many partitions; return the seconds of program, audit and tool, round by round."""
     java = find_java()
     equipment = equip(RuntimeRequest(find_target(TARGET), java, lambda *_: None), LOCAL)
     run_id, here = f"bench-{new_run_id()}", {**os.environ, background.SWITCH: "0"}
@@ -102,8 +104,12 @@ def measured(count: int, rounds: int) -> list[tuple[float, float]]:
         rows = []
         for _ in range(rounds):
             program_s, audit_s = (wall_s(command, here) for command in commands)
-            rows.append((program_s, audit_s))
-            print(f"{count} partitions: {program_s:.1f} s, {audit_s:.1f} s", file=sys.stderr, flush=True)
+            verified = verify(bootstrap, "bench-.*")
+            if AGREES not in verified.line:
+                raise SystemExit(f"ReplicaVerificationTool: {verified}")
+            rows.append((program_s, audit_s, verified.took_s))
+            seconds = ", ".join(f"{took_s:.1f} s" for took_s in rows[-1])
+            print(f"{count} partitions: {seconds}", file=sys.stderr, flush=True)
         return rows
 
 
@@ -128,12 +134,14 @@ def _rotated(number: int) -> tuple[int, ...]:
 def main(counts: tuple[int, ...], rounds: int) -> None:
     """Time audits of clusters with so many partitions each."""
     make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
-    table = Table("partitions", "PySpark, ten rows counted, s", "audit live, s", "ratio (median)")
+    names = ("PySpark, ten rows counted, s", "audit live, s", "ReplicaVerificationTool, s")
+    table = Table("partitions", *names, "audit / PySpark", "audit / tool")
     for count in counts:
         rows = measured(count, rounds)
         seconds = (f"{median(column):.1f}" for column in zip(*rows, strict=True))
-        table.add_row(str(count), *seconds, f"{median(audit / program for program, audit in rows):.2f}")
-    Console(width=100).print(table)
+        ratios = (f"{median(row[1] / row[other] for row in rows):.2f}" for other in (0, 2))
+        table.add_row(str(count), *seconds, *ratios)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

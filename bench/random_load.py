@@ -1,48 +1,120 @@
-"""Steady writes to all partitions of a cluster while it is audited, by clients of both libraries, each in a thread."""
+"""Steady writes to all partitions of a cluster while it is audited, by clients of both libraries, in their own process.
+
+The process belongs to the block that started it: it ends once its pipe is closed, as by the death of its owner, and
+after `LONGEST_S` at the latest. Each client has a thread.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
-from harness.clients import ClientError
+from random_traffic import Traffic
+
+from harness.clients import JAVA, LIBRDKAFKA, ClientError, find_client
+from harness.clients.librdkafka import LibrdkafkaProducer
+from harness.errors import HarnessError
+from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, Transaction
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, ClientLog, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from multiprocessing.connection import Connection
 
-    from random_traffic import Traffic
-
-    from harness.clients import LibraryProducer, MakeProducer
+    from harness.clients import ClientSpec, LibraryProducer, MakeProducer
     from harness.host.clock import Clock
 
 PERIOD_S = 0.05
 DELETES = 1 / 3
-RECORDS_A_TRANSACTION = 20
+RECORDS_A_TRANSACTION = 100
 PARTITIONS_A_TRANSACTION = 3
 ABORTS = 0.3
-CLIENTS = (("librdkafka", 0.15), ("librdkafka", 0.15), ("librdkafka", 0.15), ("java", 0.05))
+CLIENTS = (*((LIBRDKAFKA, 0.075),) * 6, *((JAVA, 0.025),) * 2)
 """The transactional clients: library, and share of all records. Calls to the Java client are slow."""
+LINGER = {"linger.ms": 50}
+"""Without it librdkafka sends a request for each record."""
+FIRST_NUMBER = 1_000_000_000
+"""The numbers of writes and transactions begin here: none is that of another client."""
+WARM_UP_S, LONGEST_S, END_S = 5.0, 600.0, 60.0
+
+
+@dataclass
+class Written:
+    """The records and transactions of a load, and how many records were acknowledged a second; set at its end."""
+
+    log: ClientLog
+    records_s: float = 0.0
+
+
+@contextmanager
+def load(clients: ClientSpec, places: Sequence[TopicPartition], keys: int, records_s: float) -> Iterator[Written]:
+    """Write at a rate until the block ends, which begins once clients have written for a while.
+
+    Raises `HarnessError` where the process fails or does not end.
+    """
+    context, written = get_context("spawn"), Written(ClientLog())
+    pipe, its_pipe = context.Pipe()
+    process = context.Process(target=_write, args=(its_pipe, clients, places, keys, records_s))
+    process.start()
+    its_pipe.close()
+    try:
+        _receive(pipe)
+        yield written
+        pipe.send(None)
+        written.log, written.records_s = _receive(pipe)
+    finally:
+        pipe.close()
+        process.join(END_S)
+        process.kill()
+
+
+def _receive(pipe: Connection) -> Any:
+    with suppress(EOFError):
+        if pipe.poll(END_S):
+            return pipe.recv()
+    raise HarnessError("the process that writes the load failed, or does not answer")
+
+
+def _write(
+    pipe: Connection, clients: ClientSpec, places: Sequence[TopicPartition], keys: int, records_s: float
+) -> None:
+    """Write until the pipe has a message or is closed, and send the log of the clients and the rate."""
+    own = replace(clients, log_path=clients.log_path.with_name("load.log"))
+    with ExitStack() as owned:
+        makers: dict[str, MakeProducer] = {
+            JAVA: owned.enter_context(find_client(JAVA)(own)).producer,
+            LIBRDKAFKA: lambda transactional_id: LibrdkafkaProducer(own.bootstrap, transactional_id, LINGER),
+        }
+        traffic = Traffic(random.Random(1), own.bootstrap, places, [], FIRST_NUMBER)  # noqa: S311  (it draws nothing)
+        clock = RealClock()
+        with Load(traffic, places, keys).running(clock, makers, records_s):
+            began_s = clock.now_s()
+            pipe.poll(WARM_UP_S)
+            pipe.send(None)
+            pipe.poll(LONGEST_S)
+        acknowledged = sum(write.offset is not None for write in traffic.log.writes.values())
+        pipe.send((traffic.log, acknowledged / (clock.now_s() - began_s)))
 
 
 class Load:
     """Writes at a rate; half of the records are in transactions, one third are deletes.
 
-    Keys are its own, so that it does not repair a replica that has diverged before. ``sent``: how many records so far.
+    Keys are its own, so that it does not repair a replica that has diverged before.
     """
 
     def __init__(self, traffic: Traffic, places: Sequence[TopicPartition], keys: int) -> None:
-        self.sent = 0
         self._traffic, self._places, self._keys = traffic, places, keys
         self._chance = random.Random(1)  # noqa: S311  (it decides what is written)
 
     @contextmanager
     def running(self, clock: Clock, makers: Mapping[str, MakeProducer], records_s: float) -> Iterator[None]:
         """Write until the block ends. Raises `HarnessError` where a client has failed."""
-        plain = self._traffic.plain_producer()
+        plain = makers[LIBRDKAFKA](None)
         steps: list[Callable[[int], None]] = [lambda count: self._write_plainly(plain, count)]
         for number, (library, _) in enumerate(CLIENTS):
             steps.append(self._transactions(f"load-{number}", makers[library]))
@@ -95,7 +167,6 @@ class Load:
         key = f"load-{self._chance.randrange(self._keys)}"
         is_delete = self._chance.random() < DELETES
         self._traffic.send(producer, to, key, is_delete=is_delete, transaction=transaction)
-        self.sent += 1
 
 
 def _paced(step: Callable[[int], None], records_s: float) -> Callable[[], None]:
@@ -105,7 +176,7 @@ def _paced(step: Callable[[int], None], records_s: float) -> Callable[[], None]:
     def act() -> None:
         nonlocal last_s, due
         now_s = time.monotonic()
-        due, last_s = min(due + (now_s - last_s) * records_s, records_s), now_s
+        due, last_s = min(due + (now_s - last_s) * records_s, max(records_s, RECORDS_A_TRANSACTION)), now_s
         count = int(due) - int(due) % RECORDS_A_TRANSACTION
         if count:
             due -= count

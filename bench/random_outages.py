@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from random_load import Load
+from random_load import load
 from random_traffic import Traffic, save_client_log
 from served_states import read_served
 
@@ -45,12 +45,10 @@ if TYPE_CHECKING:
     from harness.soak.evidence.replica_log import Replica
 
 BROKERS = (1, 2, 3)
-TOPIC_COUNT = 4
 SOURCE = "a Fetch answer"
 BOUND_S = 120.0
 REMOVAL_BOUND_S = 30.0
 FILLER_PERIOD_S = 0.4
-LOAD_S = 5
 GATED_FILLS = 15
 """Six seconds: cleaners without a gate have removed most records within that time."""
 CLIENTS = ("librdkafka",) * 12 + ("java",) * 8
@@ -74,7 +72,8 @@ TOPIC_SETTINGS = {
 class Round:
     """The parameters from which a round is drawn. ``is_gated``: every broker has the gate.
 
-    ``load_records_s``: the rate at which it is written to afterwards, with ``load_keys`` keys in each partition.
+    ``load_records_s``: the rate at which it is written to afterwards, with ``load_keys`` keys in each partition, and
+    brokers begin a segment after ``load_segment_ms``.
     """
 
     target: str
@@ -83,6 +82,8 @@ class Round:
     is_gated: bool = False
     load_records_s: int = 0
     load_keys: int = 20
+    load_segment_ms: int = 300
+    topics: int = 4
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def played(round_: Round, folder: Path, under_load: Callable[[str], None] = lamb
         # Also where no broker answers.
         cluster.tolerated = (OSError, HarnessError)
         places = {
-            (f"blame-{number % TOPIC_COUNT}", number // TOPIC_COUNT): _rotated(number)
+            (f"blame-{number % round_.topics}", number // round_.topics): _rotated(number)
             for number in range(round_.partitions)
         }
         cluster.admin.create_topics(places, TOPIC_SETTINGS)
@@ -180,12 +181,12 @@ def played(round_: Round, folder: Path, under_load: Callable[[str], None] = lamb
         try:
             _play(rig)
             if round_.load_records_s:
-                load, began_s = Load(traffic, list(places), round_.load_keys), cluster.clock.now_s()
-                with load.running(cluster.clock, makers, round_.load_records_s):
-                    cluster.wait(lambda: load.sent >= LOAD_S * round_.load_records_s // 2, "the load to begin")
+                cluster.admin.alter_topics(rig.topics, {"segment.ms": str(round_.load_segment_ms)})
+                with load(clients, list(places), round_.load_keys, round_.load_records_s) as written:
                     under_load(clients.bootstrap)
-                rate = load.sent / (cluster.clock.now_s() - began_s)
-                rig.steps.append(f"load of {rate:.0f} records/s of {round_.load_records_s}")
+                traffic.log.writes.update(written.log.writes)
+                traffic.log.transactions.update(written.log.transactions)
+                rig.steps.append(f"load of {written.records_s:.0f} records/s of {round_.load_records_s}")
         finally:
             filler.stop()
             filler.raise_if_failed()

@@ -70,12 +70,16 @@ class Traffic:
         bootstrap: str,
         partitions: Sequence[TopicPartition],
         makers: Sequence[MakeProducer],
+        first_number: int = 1,
     ) -> None:
-        """Connect a plain, an idempotent and a filling producer, and a transactional one for each of ``makers``."""
+        """Connect a plain, an idempotent and a filling producer, and a transactional one for each of ``makers``.
+
+        ``first_number``: from which on writes and transactions are numbered.
+        """
         self.log = ClientLog()
         self.fills = 0
         """The number of filler records of each partition."""
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(first_number)
         self._chance = chance
         self._partitions = partitions
         self._bootstrap = bootstrap
@@ -132,10 +136,6 @@ class Traffic:
         transaction = Transaction(next(self._numbers), transactional_id)
         self.log.transactions[transaction.number] = transaction
         return transaction
-
-    def plain_producer(self) -> LibraryProducer:
-        """Return another producer without transactions."""
-        return LibrdkafkaProducer(self._bootstrap, None, {})
 
     def _begin(self, session: _Session) -> None:
         session.open = transaction = self.new_transaction(session.transactional_id)
