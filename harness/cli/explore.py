@@ -1,20 +1,17 @@
-"""``harness explore``: every interleaving of small simulated clusters, or random runs of larger clusters."""
+"""``harness explore``: every interleaving of small simulated clusters."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import common
-from harness.cli.options.parameters import DIRECTORY, SEED, Count, Text
+from harness.cli.options.parameters import DIRECTORY, Count, Text
 from harness.console import JSON, STYLES, print_progress
-from harness.errors import UsageError
 from harness.judge.verdict import EXIT_CODES
 from harness.schedules.operations.operation import Operation
-from harness.spark.options import SparkOptions
 from harness.targets import SIMULATED
 from harness.terminal import Table, stdout, styled
 
@@ -22,16 +19,13 @@ if TYPE_CHECKING:
     from harness.model_checking.explore.cases import AnyCase
     from harness.model_checking.explore.walk import WalkResult
 
-MODEL, WALK, RANDOM = map(common.Group, ("Model", "Walk of every interleaving", "Random runs"))
-OF_WALKS = frozenset({"most_states", "first_only", "processes", "faults"})
-OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
+MODEL, WALK = map(common.Group, ("Model", "Walk of every interleaving"))
 
 
 @common.command(
     "harness explore --target sim-kafka",
     "harness explore --target sim-kafka --groups",
-    "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
-    spark=True,
+    "harness explore --target sim-kafka --out schedules",
 )
 @MODEL.option(
     "--target", Text(names=SIMULATED, metavar="NAME"), "The simulated target: sim-kafka or sim-redpanda.", required=True
@@ -39,8 +33,7 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
 @MODEL.option(
     "--with",
     Text(metavar="PROPOSAL"),
-    "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, fresh-copies (with --runs), or a further "
-    "rule of the gate; repeatable.",
+    "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, or a further rule of the gate; repeatable.",
     name="with_",
     multiple=True,
 )
@@ -55,17 +48,7 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
 @common.OUTPUT.option(
     "--out", DIRECTORY, "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`."
 )
-@RANDOM.option("--runs", Count(1, 10**8), "Run N random schedules, as Spark jobs, instead.")
-@RANDOM.option("--seed", SEED, "Of the first random run.", default=0)
-def explore(  # noqa: PLR0917
-    target: str,
-    with_: tuple[str, ...],
-    out: Path | None,
-    runs: int | None,
-    spark: SparkOptions,
-    output: str,
-    **parameters: Any,
-) -> int:
+def explore(target: str, with_: tuple[str, ...], out: Path | None, output: str, **parameters: Any) -> int:
     """Explore every interleaving of small simulated clusters: of the steps of clients, faults, cleaners and time.
 
     Prints each case with the size of its state graph and the shortest way to each anomaly in it. Exits
@@ -78,40 +61,23 @@ def explore(  # noqa: PLR0917
     elections, lost tails and disks, and moves of replicas. Proposals: isr-gate, which has the rules of the gate in the
     broker; isr-gate-markers, where only tombstones and markers wait; coordinated; and rules that the gate does not
     have. Prints the shortest way in each case.
-
-    With --runs, random workloads and faults instead, run N times in Spark and judged by the checkers of real runs.
-    Prints how many runs had each anomaly, and the smallest schedule that leads to it. Exits with 0 where there was
-    none, and some runs were exposed; with 2 also where the checkers and the model's own state disagree.
     """
-    from harness.model_checking.explore.cases import FRESH_COPIES, UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports)
+    from harness.model_checking.explore.cases import UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports)
     from harness.model_checking.explore.walk import shortest, summary, walk, write_schedules  # noqa: PLC0415
 
-    others, why = (OF_WALKS, "is for walks: leave out --runs") if runs else (OF_RUNS, "takes --runs")
-    if refused := common.flags_of(common.options_given() & others):
-        raise UsageError(f"{refused[0]} {why}")
     without, groups, faults = parameters["without"], parameters["groups"], parameters["faults"]
     chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
-    if FRESH_COPIES in with_ and not runs:
-        raise UsageError(f"--with {FRESH_COPIES} is for random runs: give --runs")
-    if runs:
-        from harness.model_checking.explore.report import explore_runs, show_runs  # noqa: PLC0415
-
-        seeds = range(parameters["seed"], parameters["seed"] + runs)
-        content = explore_runs(target, with_, without, seeds, groups=groups, spark=spark, out=out)
-        show: Callable[[dict[str, Any]], None] = show_runs
-    else:
-        limits = {name: parameters[name] for name in ("processes", "most_states", "first_only")}
-        walked = walk(chosen, on_progress=_print_progress, **limits)
-        content, ways = summary(target, with_, walked), shortest(walked)
-        show = partial(_show, ways=ways, of_each_case=faults or bool(UNDER_FAULTS & set(with_)))
-        if out is not None:
-            schedules = ((name, case.title, steps, groups) for name, (case, steps) in ways.items())
-            write_schedules(out, " with ".join([target, *with_]), schedules)
+    limits = {name: parameters[name] for name in ("processes", "most_states", "first_only")}
+    walked = walk(chosen, on_progress=_print_progress, **limits)
+    content, ways = summary(target, with_, walked), shortest(walked)
+    if out is not None:
+        schedules = ((name, case.title, steps, groups) for name, (case, steps) in ways.items())
+        write_schedules(out, " with ".join([target, *with_]), schedules)
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(common.envelope(**content))
     else:
-        show(content)
+        _show(content, ways=ways, of_each_case=faults or bool(UNDER_FAULTS & set(with_)))
         stdout().line(f"(exit code {code})")
     return code
 

@@ -3,7 +3,7 @@
 A player asks a generator for the next operation with a `Context`: the seed, the time, the busy processes, and the
 operations so far. The generator answers with a step or with `Nothing`, and with the generator for the next question.
 Generators have no other memory, and `Context.random` is their only randomness: the same contexts give the same steps.
-Rounds of a soak are drawn while real brokers play them, schedules of ``explore`` and ``conform`` while a model does.
+Rounds of a soak are drawn while brokers play them, schedules of ``conform`` while a model does.
 """
 
 from __future__ import annotations
@@ -141,17 +141,6 @@ class Fixed:
 def fixed(*steps: Operation) -> Fixed:
     """Return a generator of these operations, each as soon as possible."""
     return Fixed(in_order(*steps))
-
-
-@dataclass(frozen=True)
-class Lazy:
-    """The generator that a function returns when the first operation is drawn."""
-
-    make: Callable[[Context], Generator]
-
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Make the generator and ask it."""
-        return self.make(context).draw(context)
 
 
 @dataclass(frozen=True)

@@ -5,28 +5,21 @@ from typing import Final
 
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.clients import (
-    BeginReading,
     DeleteGroup,
     End,
     EndElsewhere,
     JoinGroup,
     LeaveGroup,
-    ReadOn,
     Restart,
     Write,
     WriteBatch,
 )
 from harness.schedules.operations.environment import (
     CleanerPass,
-    CompactorCommit,
-    CompactorCrash,
-    CompactorPass,
     CopyBatch,
     JoinIsr,
     LeaveIsr,
     MessageArrives,
-    MessageIsLost,
-    MessagesArrive,
     ProducersExpire,
     Rest,
     SendReport,
@@ -39,17 +32,14 @@ BROKERS: Final = range(1, 6)
 
 
 def _operations() -> Iterator[Operation]:
-    yield from (TimePasses(), TimePasses(1), Rest(), ProducersExpire(), MessagesArrive(), BeginReading(), ReadOn())
+    yield from (TimePasses(), Rest(), ProducersExpire())
     for client in ("t", "u", "p", "tx"):
         yield Restart(client)
         for outcome in ("commit", "abort"):
             yield from (End(client, outcome), EndElsewhere(client, outcome))
     for broker in BROKERS:
         yield from (cls(broker) for cls in (AddReplica, AssignAgain, ElectLeader, Unassign, SendReport))
-        yield from (cls(broker) for cls in (CopyBatch, JoinIsr, LeaveIsr, MessageArrives, MessageIsLost))
-        yield from (cls(broker) for cls in (CompactorCommit, CompactorCrash, CompactorPass))
-        yield from (CompactorCommit(broker, first, end) for end in BROKERS for first in range(end))
-        yield CompactorCommit(broker, records_clean=True)
+        yield from (cls(broker) for cls in (CopyBatch, JoinIsr, LeaveIsr, MessageArrives))
         yield from (Inject(fault, broker) for fault in (*BEGINNINGS, "kill", "stop", "pause"))
         yield from (Heal(fault, broker) for fault in ENDINGS)
         yield from (LosePower(broker, offset) for offset in range(4))

@@ -43,7 +43,6 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, RunResult
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
-from harness.model_checking.explore.report import show_runs
 from harness.nightly.cells import results_of
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
@@ -297,11 +296,6 @@ def test_explore_and_conform(capsys: Capture) -> None:
     content = {"cases": [{**case, "ways": {HOSTILE: [HOSTILE]}}]}
     for of_each_case in (True, False):
         show_walks(content, ways, of_each_case=of_each_case)
-    found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}
-    show_runs({
-        "runs": 1, "exposed": 1, "seed": 0, "took_s": 1.0, "verdict": ANOMALY, "found": {HOSTILE: found},
-        "consequences": {HOSTILE: found}, "amiss": {HOSTILE: {"times": 1, "first": [HOSTILE]}},
-    })  # fmt: skip
     show_conformance([], HOSTILE, UNKNOWN)
     assert checked(capsys.readouterr().out).count(LITERAL) >= 8
 

@@ -306,8 +306,6 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("nightly --resume empty --results elsewhere", "leave out --results"),
         ("conform --target kafka-3.9 --transactions 2", "--transactions 2: kafka-3.9 has no transactions of version 2"),
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
-        ("explore --target sim-kafka --runs 2 --first", "--first is for walks: leave out --runs"),
-        ("explore --target sim-kafka --seed 2", "--seed takes --runs"),
         ("explore --target sim-redpanda --with gate", "--with: unknown proposal for sim-redpanda"),
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
     ],

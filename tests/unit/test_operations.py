@@ -18,7 +18,6 @@ from harness.schedules.operations.administrators import (
 )
 from harness.schedules.operations.clients import (
     Begin,
-    BeginReading,
     CommitOffset,
     DeleteGroup,
     Die,
@@ -26,7 +25,6 @@ from harness.schedules.operations.clients import (
     EndElsewhere,
     JoinGroup,
     LeaveGroup,
-    ReadOn,
     Restart,
     SendOffset,
     VisitGroup,
@@ -37,15 +35,10 @@ from harness.schedules.operations.environment import (
     ENVIRONMENT,
     BoundsArrive,
     CleanerPass,
-    CompactorCommit,
-    CompactorCrash,
-    CompactorPass,
     CopyBatch,
     JoinIsr,
     LeaveIsr,
     MessageArrives,
-    MessageIsLost,
-    MessagesArrive,
     ProducersExpire,
     Rest,
     SendReport,
@@ -93,8 +86,6 @@ EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
         {"do": "visit-group", "process": "p", "group": "g", "topic": "t", "protocol": "classic"},
     ),
     "p deletes group g": (DeleteGroup("p", "g"), {"do": "delete-group", "process": "p", "group": "g"}),
-    "reader begins": (BeginReading(), {"do": "begin-reading"}),
-    "reader reads on": (ReadOn(), {"do": "read-on"}),
     "records in t-0 are deleted but the last 3": (
         DeleteRecords(3, "t"),
         {"do": "delete-records", "keeps": 3, "topic": "t"},
@@ -119,7 +110,6 @@ EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
     "1 cleans and keeps": (CleanerPass((1,), True), {"do": "cleaner-pass", "brokers": [1], "keeps": True}),
     "1, 3 clean and keep": (CleanerPass((1, 3), True), {"do": "cleaner-pass", "brokers": [1, 3], "keeps": True}),
     "time passes": (TimePasses(), {"do": "time-passes"}),
-    "an hour passes": (TimePasses(1), {"do": "time-passes", "hours": 1}),
     "rest": (Rest(), {"do": "rest"}),
     "producers expire": (ProducersExpire(), {"do": "producers-expire"}),
     "4 copies a batch": (CopyBatch(4), {"do": "copy-batch", "broker": 4}),
@@ -127,20 +117,7 @@ EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
     "2 falls out of the ISR": (LeaveIsr(2), {"do": "leave-isr", "broker": 2}),
     "3 reports": (SendReport(3), {"do": "send-report", "broker": 3}),
     "message 2 arrives": (MessageArrives(2), {"do": "message-arrives", "number": 2}),
-    "message 2 is lost": (MessageIsLost(2), {"do": "message-is-lost", "number": 2}),
-    "messages arrive": (MessagesArrive(), {"do": "messages-arrive"}),
     "bounds 1/2 arrive": (BoundsArrive(1, 2), {"do": "bounds-arrive", "tombstones": 1, "markers": 2}),
-    "compactor 1 makes a pass": (CompactorPass(1), {"do": "compactor-pass", "compactor": 1}),
-    "compactor 1 commits": (CompactorCommit(1), {"do": "compactor-commit", "compactor": 1}),
-    "compactor 1 replaces offsets 0 to 3": (
-        CompactorCommit(1, 0, 3),
-        {"do": "compactor-commit", "compactor": 1, "first": 0, "end": 3},
-    ),
-    "compactor 1 records what is clean": (
-        CompactorCommit(1, records_clean=True),
-        {"do": "compactor-commit", "compactor": 1, "records_clean": True},
-    ),
-    "compactor 1 crashes": (CompactorCrash(1), {"do": "compactor-crash", "compactor": 1}),
     "wait until missed records are removed on every replica that stays up": (UntilRemoved(), {"do": "until-removed"}),
     "wait until every replica is in sync": (UntilInSync(), {"do": "until-in-sync"}),
     "snapshot after-rejoin": (TakeSnapshot("after-rejoin"), {"do": "take-snapshot", "name": "after-rejoin"}),
@@ -162,7 +139,7 @@ def test_every_class_of_operations_is_tried() -> None:
 
 def test_who_does_what_clients_do_not() -> None:
     processes = {operation.process for operation, _ in EVERY.values()}
-    assert processes - {"p", "t0", "i", "m"} == {"reader", ADMIN, NEMESIS, ENVIRONMENT, PLAYER}
+    assert processes - {"p", "t0", "i", "m"} == {ADMIN, NEMESIS, ENVIRONMENT, PLAYER}
 
 
 def test_fields_with_their_default_values_may_be_written_too() -> None:

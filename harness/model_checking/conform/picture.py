@@ -224,7 +224,7 @@ class Simulated:
 
     def take(self, step: Operation) -> None:
         """Take one step, and replicate to all live replicas. Raises ValueError for an impossible step."""
-        if steps.take(self.world, step) is None and not isinstance(step, CleanerPass):
+        if not steps.take(self.world, step) and not isinstance(step, CleanerPass):
             raise ValueError(f"'{step}' is impossible in the model now")
         self.world.replication.fetch_all()
 

@@ -26,7 +26,7 @@ from harness.models.world.members import SCRIPTS
 from harness.suggest import nearest
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
-COORDINATED, GATE, FRESH_COPIES = "coordinated", "gate", "fresh-copies"
+COORDINATED, GATE = "coordinated", "gate"
 ISR_GATE, ISR_GATE_MARKERS = "isr-gate", "isr-gate-markers"
 UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *by.FURTHER_RULES})
 """Proposals that are walked only under faults."""
@@ -42,7 +42,6 @@ PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
         GATE: "no cleaning while an assigned replica is out of the ISR; moves of replicas and leaders are ways past it",
         ISR_GATE: "all rules of the gate in the broker; with faults alone",
         ISR_GATE_MARKERS: "the same, where only the removal of tombstones and markers waits; with faults alone",
-        FRESH_COPIES: "a replica that is added starts empty, and again with a new leader; of random runs alone",
         **{rule: f"{by.GATE_RULES[rule]}; with faults alone" for rule in by.FURTHER_RULES},
     },
     SIM_REDPANDA: {},
@@ -213,7 +212,7 @@ def cases(
     """
     _reject_unknown("--target", "simulated target", [target], PROPOSALS)
     _reject_unknown("--with", f"proposal for {target}", with_, PROPOSALS[target])
-    foreign = [f"--with {name}" for name in with_ if name in {GATE, FRESH_COPIES, *UNDER_FAULTS}]
+    foreign = [f"--with {name}" for name in with_ if name in {GATE, *UNDER_FAULTS}]
     foreign += [] if target == SIM_KAFKA else [f"--target {target}"]
     if groups and foreign:
         raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {foreign[0]}")

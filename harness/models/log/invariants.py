@@ -100,38 +100,6 @@ def violations(replica: Replica, truth: ModelTruth) -> Iterator[str]:
             yield LOST_VALUE
 
 
-def wrong_final_states(replica: Replica, truth: ModelTruth) -> Iterator[str]:
-    """Yield the violations in the final states of keys of a replica that has caught up, also for misjudged keys.
-
-    `violations` does not judge keys that a misjudged or open transaction wrote, too. This function reports such a key
-    if its last committed record is missing, and the record that is served in its place is not misjudged.
-    """
-    beliefs = [(record, outcome) for record, outcome, is_present in _beliefs(replica, truth) if is_present]
-    present = {record.offset for record, _ in beliefs}
-    believed = {record.key: record for record, outcome in sorted(beliefs) if outcome == COMMIT}
-    for key in {record.key for record in truth.wrote}:
-        final, here = truth.last(key), believed.get(key)
-        if final is None or final.offset in present or (here is not None and truth.outcome(here) != COMMIT):
-            continue
-        if not final.deletes:
-            yield LOST_VALUE
-        elif here is not None and not here.deletes:
-            yield Anomaly.TOMBSTONE_DIVERGENCE
-
-
-def hidden_by_txnindex(replica: Replica, truth: ModelTruth) -> Iterator[str]:
-    """Yield a violation for each committed record inside an aborted transaction of the replica's ``.txnindex``.
-
-    Only records that the replica received count. It may have compacted them away as aborted: then no other evidence
-    shows that belief.
-    """
-    for entry in replica.aborted:
-        for record in truth.wrote:
-            is_inside = entry.first_offset <= record.offset <= entry.last_offset and record.offset in replica.received
-            if is_inside and record.producer_id == entry.producer_id and truth.outcome(record) == COMMIT:
-                yield Anomaly.COMMITTED_TO_ABORTED
-
-
 def _misjudged(truth: ModelTruth, record: Wrote, believed: str | None, log_end: int) -> str | None:
     if record.txn is None or believed == truth.outcome(record):
         return None

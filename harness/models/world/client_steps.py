@@ -1,4 +1,4 @@
-"""The operations of clients in models: writes, and ends of transactions. Each returns None where it is impossible now.
+"""The operations of clients in models: writes, and ends of transactions. Each returns whether it is possible now.
 
 Raise `UsageError` for a process that is not a client of models, or has no transactions.
 """
@@ -9,7 +9,7 @@ from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
 from harness.models.log.batch import ModelBatch
 from harness.models.log.invariants import Txn, Wrote
-from harness.models.world.world import PLAIN, Client, Open, StepResult, World
+from harness.models.world.world import PLAIN, Client, Open, World
 from harness.run_folder.history import HEADER_TXN
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 
@@ -27,17 +27,17 @@ def _producer(world: World, process: str) -> Client:
     return client
 
 
-def write(world: World, operation: Write) -> StepResult | None:
+def write(world: World, operation: Write) -> bool:
     """Write a record; a tombstone only of a key that was written."""
     if operation.deletes and not any(record.key == operation.key for record in world.wrote):
-        return None
+        return False
     return write_batch(world, WriteBatch(operation.process, (operation.key,), (0,) if operation.deletes else ()))
 
 
-def write_batch(world: World, write: WriteBatch) -> StepResult | None:
+def write_batch(world: World, write: WriteBatch) -> bool:
     """Write a batch; the first record of a transactional client begins a transaction."""
     if not all(world.may_delete(write.process, write.keys[at]) for at in write.tombstones):
-        return None
+        return False
     client, base = _client(world, write.process), world.replication.leader.log_end
     if client.transactional and client.open is None:
         client.begun += 1
@@ -56,7 +56,7 @@ def write_batch(world: World, write: WriteBatch) -> StepResult | None:
         # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
         client.sequence += len(records)
     world.append(batch)
-    return StepResult(batch, txn)
+    return True
 
 
 def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
@@ -64,43 +64,43 @@ def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
     return [(key.encode(), None if at in batch.tombstones else b"v") for at, key in enumerate(batch.keys)]
 
 
-def end(world: World, ending: End) -> StepResult | None:
+def end(world: World, ending: End) -> bool:
     """End the open transaction of a client."""
     client = _producer(world, ending.process)
     if client.open is None:
-        return None
+        return False
     if world.rules.epoch_bump:
         client.raise_epoch()
     return _write_marker(world, client, ending.outcome)
 
 
-def fence(world: World, restart: Restart) -> StepResult | None:
+def fence(world: World, restart: Restart) -> bool:
     """Abort the open transaction of a client that restarts with the same transactional id."""
     client = _producer(world, restart.process)
     if client.open is None:
-        return None
+        return False
     client.raise_epoch()
     result = _write_marker(world, client, ABORT)
     client.raise_epoch()
     return result
 
 
-def end_elsewhere(world: World, ending: EndElsewhere) -> StepResult | None:
+def end_elsewhere(world: World, ending: EndElsewhere) -> bool:
     """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
     client = _producer(world, ending.process)
     if client.open is not None or world.rules.epoch_bump:
-        return None
+        return False
     return _write_marker(world, client, ending.outcome)
 
 
-def _write_marker(world: World, client: Client, outcome: str) -> StepResult:
+def _write_marker(world: World, client: Client, outcome: str) -> bool:
     txn, client.open = client.open, None
     record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
     batch = _batch(world, (record,), client, control=True)
     world.append(batch)
     if txn is not None:
         world.txns[txn.number] = Txn(outcome, batch.base_offset)
-    return StepResult(batch, txn)
+    return True
 
 
 def _batch(world: World, records: tuple[Record, ...], client: Client, *, control: bool = False) -> ModelBatch:

@@ -134,17 +134,3 @@ class DeleteGroup:
 
     process: str
     group: str
-
-
-@operation("reader begins")
-class BeginReading:
-    """A consumer begins to read from the log start."""
-
-    process: str = "reader"
-
-
-@operation("reader reads on")
-class ReadOn:
-    """The consumer reads the next records."""
-
-    process: str = "reader"

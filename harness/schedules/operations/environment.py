@@ -1,6 +1,6 @@
 """Operations of brokers and clocks by themselves: simulated clusters perform them, real clusters are waited for.
 
-Models alone perform the last ones: steps of compaction that replicas or compactors coordinate.
+Models alone perform the last ones: steps of coordinated compaction.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ class CleanerPass:
     process: str = ENVIRONMENT
 
 
-@operation(lambda it: {0: "time", 1: "an hour"}.get(it.hours, f"a time of {it.hours} hours") + " passes")
+@operation("time passes")
 class TimePasses:
-    """Time passes: ``hours``, or longer than every retention."""
+    """Time passes, longer than every retention."""
 
-    hours: int = 0
     process: str = ENVIRONMENT
 
 
@@ -83,24 +82,9 @@ class SendReport:
 
 @operation("message {number} arrives")
 class MessageArrives:
-    """One of the messages in flight arrives, by its number from 1 (`harness.models.world.world.World.in_flight`)."""
+    """One of the messages in flight arrives, by its number from 1 (`harness.models.world.coordination`)."""
 
     number: int
-    process: str = ENVIRONMENT
-
-
-@operation("message {number} is lost")
-class MessageIsLost:
-    """One of the messages in flight is lost."""
-
-    number: int
-    process: str = ENVIRONMENT
-
-
-@operation("messages arrive")
-class MessagesArrive:
-    """All messages arrive, and the messages that are sent in turn arrive, too."""
-
     process: str = ENVIRONMENT
 
 
@@ -110,37 +94,4 @@ class BoundsArrive:
 
     tombstones: int
     markers: int
-    process: str = ENVIRONMENT
-
-
-@operation("compactor {compactor} makes a pass")
-class CompactorPass:
-    """A compactor reads the log, and prepares its updates."""
-
-    compactor: int
-    process: str = ENVIRONMENT
-
-
-@operation(
-    lambda commit: (
-        f"compactor {commit.compactor} "
-        + ("records what is clean" if commit.records_clean
-           else "commits" if commit.end < 0 else f"replaces offsets {commit.first} to {commit.end}")
-    )
-)  # fmt: skip
-class CompactorCommit:
-    """A compactor commits its next update: all in one, objects (offsets ``first`` to ``end``), or bookkeeping."""
-
-    compactor: int
-    first: int = -1
-    end: int = -1
-    records_clean: bool = False
-    process: str = ENVIRONMENT
-
-
-@operation("compactor {compactor} crashes")
-class CompactorCrash:
-    """A compactor loses the updates that it has not committed."""
-
-    compactor: int
     process: str = ENVIRONMENT
