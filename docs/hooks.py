@@ -181,7 +181,6 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "verdict-findings": _schema("findings"),
     "verdict-guarantees": _schema("guarantees"),
     "verdict-applications": _schema("applications"),
-    "verdict-aftermath": _schema("aftermath"),
     "verdict-doubts": _schema("doubts"),
     "verdict-partial": _schema("partial"),
 }

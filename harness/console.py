@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from rich.progress import Progress as Bar
 
 from harness.json_codec import to_json
 from harness.judge import guarantees
-from harness.judge.consequences import AftermathStep
 from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RunResult, Verdict
 from harness.run_folder.store import LOGIN, login_file
@@ -114,7 +113,6 @@ def show(result: RunResult, output: str) -> None:
             # Views that differ are printed with their finding.
             if not view.differs:
                 out.line(f"no consequence: {view.summary}")
-        _show_aftermath(out, verdict.aftermath or ())
         for missing in verdict.partial or ():
             out.line(f"not judged: {missing.path} {missing.problem}")
         for note in verdict.notes or ():
@@ -175,19 +173,6 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
 def verdict_word(verdict: str) -> Any:
     """Return a verdict in capitals and in its colour."""
     return styled(verdict.upper(), STYLES[verdict])
-
-
-def _show_aftermath(out: Terminal, steps: Iterable[AftermathStep]) -> None:
-    freed: set[tuple[str, int, int]] = set()
-    for step in steps:
-        lines = [f"stuck: {', '.join(map(str, step.stuck))}"] if step.stuck else []
-        for replica in step.ended:
-            name = (replica.topic, replica.partition, replica.broker)
-            lines += [] if name in freed else [f"free: {replica}, taken as {replica.outcome}"]
-            freed.add(name)
-        out.line(f"{step.after_s:6.1f} s  {step.summary}")
-        for line in lines or ["nothing is stuck"]:
-            out.line(f"          {line}")
 
 
 def relative(path: Path) -> Path:

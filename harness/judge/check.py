@@ -24,7 +24,7 @@ from harness.judge.verdict import Doubt, Verdict
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
 from harness.run_folder.inventory import EvidenceDifference
-from harness.run_folder.store import AFTERMATH, APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
+from harness.run_folder.store import APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ def judge_run(
     if protected_by or events:
         came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
         protection = ProtectionRecord(protected_by, events, came_back_ms)
-    aftermath, views = read_afterwards(sound, AFTERMATH), application_views(read_afterwards(sound, APPLICATIONS))
-    verdict = assemble(manifest, results, aftermath, missing=missing, protection=protection)
+    views = application_views(read_afterwards(sound, APPLICATIONS))
+    verdict = assemble(manifest, results, missing=missing, protection=protection)
     group_events = read_group_events(folder.history_path) if has_history else []
     groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
     findings = with_consequences(verdict.findings, views, groups)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.judge import guarantees
-from harness.judge.consequences import stuck_durations
 from harness.judge.earned import ProtectionRecord, earn
 from harness.judge.finding import CheckerRow, Finding, Place
 from harness.judge.guarantees import GuaranteeResult
@@ -47,16 +46,15 @@ class Results:
 def assemble(
     manifest: Mapping[str, Any],
     results: Results,
-    aftermath: Sequence[Mapping[str, Any]] = (),
     *,
     missing: Sequence[EvidenceDifference] = (),
     protection: ProtectionRecord | None = None,
 ) -> Verdict:
     """Return the verdict of a run.
 
-    ``aftermath``: the lines of that file. ``missing``: evidence that the checkers did not read, as it differs from the
-    files that the run wrote; it forbids ``clean`` for every scenario that it concerns. ``protection``: the actions of
-    the gates or the guard; None for a run without.
+    ``missing``: evidence that the checkers did not read, as it differs from the files that the run wrote; it forbids
+    ``clean`` for every scenario that it concerns. ``protection``: the actions of the gates or the guard; None for a run
+    without.
     """
     contradicted = {(*doubt.place, doubt.broker) for doubt in results.doubts if doubt.kind == "contradiction"}
     trusted = [finding for finding in results.findings if (*finding.place, finding.broker) not in contradicted]
@@ -99,7 +97,6 @@ def assemble(
         scenarios=scenarios,
         findings=findings,
         guarantees=guarantee_results,
-        aftermath=stuck_durations(aftermath),
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),

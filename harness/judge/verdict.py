@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.consequences import AftermathStep, ApplicationView
+from harness.judge.consequences import ApplicationView
 from harness.judge.finding import Finding, Place
 from harness.judge.guarantees import GuaranteeResult
 from harness.run_folder.store import SCHEMA, RunFolder
@@ -97,7 +97,7 @@ class Verdict:
     scenarios: tuple[ScenarioVerdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     guarantees: tuple[GuaranteeResult, ...] | None = None
-    aftermath: tuple[AftermathStep, ...] | None = None
+    aftermath: tuple[Mapping[str, Any], ...] | None = None
     doubts: tuple[Doubt, ...] = ()
     checker_errors: Mapping[str, str]
     partial: tuple[PartialEvidence, ...] | None = None

@@ -31,7 +31,6 @@ from harness.kafka_api.metadata import (
     find_active_controller,
     find_coordinator,
 )
-from harness.kafka_api.transactions import OpenTransaction
 
 T = TypeVar("T")
 CHANGE: Final = RetryPolicy(answer_s=5.0)
@@ -124,10 +123,6 @@ class Admin:
     def alter_broker(self, broker: int, address: Address, settings: Mapping[str, str | None]) -> None:
         """Set dynamic settings of this broker alone; None removes a setting."""
         self._alter(BROKER_RESOURCE, {str(broker): settings}, address)
-
-    def abort_transaction(self, leader: Address, partition: TopicPartition, transaction: OpenTransaction) -> None:
-        """Make a partition's leader write an ABORT marker."""
-        self.client.ask(leader, transactions.abort_transaction(partition, transaction))
 
     def topic_settings(self, address: Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return each topic's current settings on *this* broker; nothing of a topic that it does not know."""

@@ -55,7 +55,6 @@ class RunOptions:
     time_limit_s: float | None = None
     keep: bool = False
     application: str | None = None
-    aftermath: bool = False
     gate: bool = False
     gate_options: str | None = None
     guard: bool = False

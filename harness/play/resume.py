@@ -34,7 +34,7 @@ AS_IT_BEGAN = (
 """Options that a manifest has under their names."""
 NEEDED = (*AS_IT_BEGAN, "target", "brokers", "absent_brokers", "runtime")
 """Fields that a manifest must have for its run to be continued."""
-GIVEN_ANEW = frozenset({"time_limit_s", "keep", "aftermath", "port_base", "command_config", "spark"})
+GIVEN_ANEW = frozenset({"time_limit_s", "keep", "port_base", "command_config", "spark"})
 """Options that are not taken from the run folder."""
 
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from harness.broker_files.side_files.server_logs import ServerLogs
-from harness.clients import ClientSpec, Library
+from harness.clients import ClientSpec
 from harness.cluster.boot import client_spec, cluster_on
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, TimeLimitError, interruptible
@@ -26,7 +25,7 @@ from harness.host.clock import Clock, RealClock, Stages
 from harness.host.workspace import Workspace
 from harness.judge.progress import Progress
 from harness.judge.verdict import RunResult
-from harness.play import aftermath, applications
+from harness.play import applications
 from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.options import RunOptions
 from harness.play.protection import Gates, GuardBeside, Protection
@@ -49,8 +48,6 @@ log = logging.getLogger("harness")
 SPARK_NICENESS = 10
 REPORT_MODULE = "harness.report.page"
 SPARK_END_POLL_S = 0.2
-FollowUp: TypeAlias = "Callable[[RunFolder, Callable[[str], None]], None]"
-"""Observes a cluster once the verdict's evidence is complete; the second argument reports progress."""
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
@@ -136,7 +133,7 @@ def conduct(
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
-            _follow_up(run, player.cluster, client, library, manifest, stages.begin)
+            _follow_up(run, player.cluster, client, manifest, stages.begin)
         running.close()
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
@@ -278,33 +275,19 @@ def _logging_to(path: Path) -> Iterator[None]:
         handler.close()
 
 
-def _follow_up(  # noqa: PLR0917
-    run: PreparedRun,
-    cluster: Cluster,
-    client: ClientSpec,
-    library: Library,
-    manifest: Manifest,
-    progress: Callable[[str], None],
+def _follow_up(
+    run: PreparedRun, cluster: Cluster, client: ClientSpec, manifest: Manifest, progress: Callable[[str], None]
 ) -> None:
-    """Observe an application and the aftermath, where the options ask for them, and list the evidence again."""
-    follow_ups: dict[str, FollowUp] = {}
-    if run.installed is not None:
-        follow_ups["application"] = partial(
-            applications.follow, run.plan, cluster, installed=run.installed, client=client
-        )
-    if run.plan.options.aftermath:
-        follow_ups["aftermath"] = partial(aftermath.follow, run.plan, cluster, library.producer)
-    for name, follow in follow_ups.items():
-        attempt(name, follow, manifest, progress)
-    if follow_ups:
-        manifest.list_evidence()
+    """Observe an application where the options ask for one, and list the evidence again.
 
-
-def attempt(name: str, follow: FollowUp, manifest: Manifest, progress: Callable[[str], None]) -> None:
-    """Run a follow-up. A failure is logged, and does not change the verdict."""
+    A failure is logged, and does not change the verdict.
+    """
+    if run.installed is None:
+        return
     try:
-        follow(manifest.folder, progress)
+        applications.follow(run.plan, cluster, manifest.folder, progress, installed=run.installed, client=client)
     except (HarnessError, OSError) as error:
-        log.warning("the %s was not followed to its end: %s", name, error)
-        manifest.content[f"{name}_failure"] = str(error)
+        log.warning("the application was not followed to its end: %s", error)
+        manifest.content["application_failure"] = str(error)
         manifest.write()
+    manifest.list_evidence()

@@ -23,7 +23,7 @@ from harness.judge.sessions import CHECKS
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.security import Security, read_security
 from harness.models.cluster.settings import raise_if_unknown
-from harness.play import aftermath, applications
+from harness.play import applications
 from harness.play.begin import without_secrets
 from harness.play.options import RunOptions, raise_if_contradictory
 from harness.play.protection import GUARDED_RETENTION_MS
@@ -217,8 +217,6 @@ class PreparedRun:
 def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     """Find Java, jars and the runtime for a run. Raises `UsageError` for anything that is missing or unfit."""
     options, target = plan.options, plan.target
-    if options.aftermath:
-        aftermath.raise_if_pointless(plan)
     application = find_application(options.application) if options.application else None
     if application:
         applications.raise_if_unfit(plan, application, has_login=options.command_config is not None)

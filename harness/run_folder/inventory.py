@@ -1,7 +1,7 @@
 """Compare the evidence files of a run with the sizes and digests in its manifest.
 
 Evidence is everything that checkers read: the clients' history, the observations, each broker's files and Fetch
-answers, events of gates and applications, and the aftermath. Derived files (``verdict.json``, ``outcomes.jsonl``,
+answers, events of gates and applications. Derived files (``verdict.json``, ``outcomes.jsonl``,
 ``report.html``, ``topology.svg``) and logs (``harness.log``, ``logs/``, …) are not listed.
 """
 
@@ -20,8 +20,6 @@ from typing import Any, Final
 from harness.errors import UsageError
 from harness.run_folder.store import (
     AFTER_REJOIN,
-    AFTERMATH,
-    AFTERMATH_HISTORY,
     APPLICATION_HISTORY,
     APPLICATIONS,
     BROKERS,
@@ -40,7 +38,7 @@ DIGEST_THREADS: Final = 2
 HEAD_START_S: Final = 1.0
 """The time that a check waits for digests before it starts Spark; larger runs are compared during the start."""
 
-_AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
+_AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY)
 """Files that are written when the evidence of the verdict is complete."""
 _FILES = (HISTORY, OBSERVATIONS, GATE, *_AFTERWARDS)
 _FOLDERS = (f"{BROKERS}/", f"{FETCHED}/")

@@ -6,7 +6,7 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
   gate.jsonl               events of each broker's gate, or of a build that includes its rules
   guard.jsonl  guard.log   events of the guard of this run; only with --guard
-  logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
+  logs/<id>/server.log     verdict.json     outcomes.jsonl
   verdict-<time>.json      an earlier verdict that differs from a later one, by its time
   schedule.json            the schedule of the run, or the replayed one
   report.html              the report for users
@@ -57,8 +57,6 @@ SOAK_STATE = "soak.json"
 """The options of a soak, and a line for each of its rounds."""
 APPLICATIONS = "applications.jsonl"
 APPLICATION_HISTORY = "application-history.jsonl"
-AFTERMATH = "aftermath.jsonl"
-AFTERMATH_HISTORY = "aftermath-history.jsonl"
 """The history of clients after the evidence was complete."""
 SKIPPED_MARKERS = "skipped-markers.jsonl"
 GATE = "gate.jsonl"

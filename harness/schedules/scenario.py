@@ -58,7 +58,6 @@ class Phase(StrEnum):
     LATE = "late"
     AFTER = "after"
     APPLICATION = "application"
-    AFTERMATH = "aftermath"
 
 
 def client_name(scenario: str, process: str) -> str:

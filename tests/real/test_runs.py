@@ -108,31 +108,6 @@ def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> 
     sandbox.wait_until_nothing_is_left()
 
 
-def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbox) -> None:
-    ran = sandbox.run(
-        "kafka-4.4", "--anomaly", "stuck-lso", "--partitions", "3", "--aftermath", "--format", "json"
-    ).end(EXIT_ANOMALY)
-    actual = ran.verdict["aftermath"]
-    stuck = {step["step"]: [replica["partition"] for replica in step["stuck"]] for step in actual}
-    assert stuck == {
-        "found": [0, 1, 2],
-        "expiries": [0, 1, 2],
-        "restart": [0, 1, 2],
-        "next-transaction": [1, 2],
-        "admin-abort": [2],
-        "re-replication": [],
-    }
-    assert {replica["broker"] for step in actual for replica in step["stuck"]} == {ABSENT}
-    assert actual[1]["after_s"] >= 7, "ten times producer.id.expiration.ms"
-    ended = {replica["partition"]: replica for replica in actual[-1]["ended"]}
-    assert [ended[p]["outcome"] for p in range(3)] == ["committed", "aborted", "committed"]
-    assert all(replica["last_stable_offset"] == replica["high_watermark"] for replica in ended.values())
-    folder = sandbox.latest("kafka-4.4", "stuck-lso")
-    again = sandbox.call("check", str(folder), "--format", "json")
-    assert again.verdict["aftermath"] == actual
-    sandbox.wait_until_nothing_is_left()
-
-
 def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str], Sandbox]) -> None:
     faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if network.why_impossible() else "partition"}
     boxes = {target: make_sandbox(f"{target}-at-once") for target in faults}

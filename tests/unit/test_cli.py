@@ -14,19 +14,16 @@ from typing import Any
 
 import pytest
 from fakes.host import write_java
-from findings import verdict
 from in_process import exit_code
 from literal import History, appeared, put, replica, write_run
 from pages import MANIFEST
 from pyspark.sql import SparkSession
 
-from harness import console
 from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.judge import check
 from harness.judge.run_verdict import Results
-from harness.judge.verdict import RunResult
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -144,7 +141,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ("run --seed 5", ["give --target and --anomaly: see"]),
         ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
         ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not in the range 3<=x<=7"]),
-        ("run --target kafka-3.9 --anomaly stuck-lso --aftermath", ["--aftermath", "give --partitions 3 or more"]),
         ("run --resume nowhere", ["'--resume'", "'nowhere' is not a folder"]),
         ("run --resume nowhere --target kafka-3.9", ["'--resume'", "'nowhere' is not a folder"]),
         ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
@@ -251,36 +247,6 @@ def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[s
     rows = capsys.readouterr().out.splitlines()
     for name, nemesis in SCRIPTS.items():
         assert [row for row in rows if row.split()[0] == name and nemesis.summary[:30] in row] != []
-
-
-REPLICA = {"broker": 2, "topic": "t", "partition": 0, "last_stable_offset": 10, "high_watermark": 60}
-
-
-FREE = {**REPLICA, "partition": 1, "last_stable_offset": 60, "outcome": "aborted"}
-
-
-def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    steps = [
-        {"summary": "as it was left", "after_s": 0.0, "stuck": [REPLICA, {**REPLICA, "partition": 1}], "ended": []},
-        {"summary": "after a remedy", "after_s": 1.25, "stuck": [REPLICA], "ended": [FREE]},
-        {"summary": "after another", "after_s": 10.0, "stuck": [REPLICA], "ended": [FREE]},
-        {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
-    ]
-    actual = verdict(verdict="anomaly", aftermath=[{**step, "step": "s"} for step in steps])
-    console.show(RunResult(RunFolder(tmp_path), actual, {}), "text")
-    assert capsys.readouterr().out.splitlines()[:-1] == [
-        "   0.0 s  as it was left",
-        "          stuck: t-0 on broker 2 at 10 of 60, t-1 on broker 2 at 10 of 60",
-        "   1.2 s  after a remedy",
-        "          stuck: t-0 on broker 2 at 10 of 60",
-        "          free: t-1 on broker 2 at 60 of 60, taken as aborted",
-        "  10.0 s  after another",
-        "          stuck: t-0 on broker 2 at 10 of 60",
-        "  11.0 s  at last",
-        "          nothing is stuck",
-    ]
 
 
 def run_folder(top: Path) -> Path:

@@ -127,7 +127,6 @@ def of_a_run(folder: Path) -> RunResult:
         "key": {"text": HOSTILE}, "producer_id": 5, "effect": HOSTILE, "explanation": HOSTILE,
         "witness": {HOSTILE: HOSTILE},
     }  # fmt: skip
-    stuck = {"topic": NAME, "partition": 0, "broker": 2, "last_stable_offset": 1, "high_watermark": 2}
     actual = verdict(
         verdict=ANOMALY, findings=[finding],
         scenarios=[{
@@ -137,10 +136,6 @@ def of_a_run(folder: Path) -> RunResult:
         guarantees=[{"guarantee": HOSTILE, "holds": True, "reason": HOSTILE, "compared": 1, "violations": []}],
         partial=[{"path": HOSTILE, "problem": HOSTILE}],
         notes=[HOSTILE],
-        aftermath=[{
-            "step": HOSTILE, "after_s": 1.0, "summary": HOSTILE, "stuck": [stuck],
-            "ended": [{**stuck, "outcome": HOSTILE}],
-        }],
     )  # fmt: skip
     return RunResult(RunFolder(folder / NAME), actual, {1: HOSTILE})
 

@@ -218,7 +218,7 @@ SAMPLES = {
     "nodes": "a,b,c", "nodes_file": "file", "ssh_user": "me", "ssh_port": "2222", "ssh_key": "file",
     "ssh_known_hosts": "file", "ssh_pins": "SHA256:abc", "image": "apache/kafka:4.4.0", "command_config": "file",
     "timers": "10m", "brokers": "5", "replication_factor": "2", "partitions": "3", "absent": "2", "seed": "7",
-    "settings": "topic.segment.ms=9", "time_limit_s": "60", "aftermath": "", "port_base": "20000", "keep": "",
+    "settings": "topic.segment.ms=9", "time_limit_s": "60", "port_base": "20000", "keep": "",
     "application": "streams", "gate": "", "gate_options": "hold=markers", "guard": "",
     "results": "elsewhere", "spark_master": "local[3]", "spark_conf": "spark.x=1", "schedule": "schedule.json",
     "patch": "patch.jar",

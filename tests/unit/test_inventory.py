@@ -17,7 +17,7 @@ from harness.judge.check import prepare, read_afterwards, run_checkers
 from harness.run_folder import inventory
 from harness.run_folder.inventory import FIELD, EvidenceDifference, comparing, without
 from harness.run_folder.manifest import Manifest, open_run_folder
-from harness.run_folder.store import AFTER_REJOIN, AFTERMATH, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, APPLICATIONS, RunFolder
 
 SCENARIO = {
     "name": "t", "anomaly": "tombstone-divergence", "payload": "value", "topic": "t",
@@ -25,7 +25,7 @@ SCENARIO = {
 }  # fmt: skip
 LOG = (put(0, "K"), put(1, "L"))
 SEGMENT = f"brokers/2/{AFTER_REJOIN}/t-0/{0:020}.log"
-AFTERMATH_DIGEST = "d1ef0cc517aebcec099d72a340970d8e"
+APPLICATIONS_DIGEST = "6094a8b4543aebf78e91cbe1fea1635f"
 SERVED = f"fetched/2/{AFTER_REJOIN}/t-0"
 
 
@@ -73,7 +73,7 @@ def change(path: Path) -> None:
 
 def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
     path = begun.folder.path
-    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "topology.svg", "aftermath.jsonl"):
+    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "topology.svg", "applications.jsonl"):
         (path / name).write_text(name)
     (path / "logs" / "1").mkdir(parents=True)
     (path / "logs" / "1" / "server.log").write_text("boot")
@@ -81,16 +81,16 @@ def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
     listed = json.loads(begun.folder.manifest_path.read_text())[FIELD]
     evidence = [one for top in ("brokers", "fetched") for one in (path / top).rglob("*") if one.is_file()]
     names = {one.relative_to(path).as_posix() for one in evidence}
-    assert set(listed) == names | {"history.jsonl", "observations.jsonl", "aftermath.jsonl"}
+    assert set(listed) == names | {"history.jsonl", "observations.jsonl", "applications.jsonl"}
     assert {SEGMENT, f"{SERVED}/state.json", f"brokers/1/{AFTER_REJOIN}/meta.properties"} <= names
-    # By coreutils: printf aftermath.jsonl | b2sum --length 128
-    assert listed["aftermath.jsonl"] == {"size_bytes": 15, "blake2b": AFTERMATH_DIGEST}
+    # By coreutils: printf applications.jsonl | b2sum --length 128
+    assert listed["applications.jsonl"] == {"size_bytes": 18, "blake2b": APPLICATIONS_DIGEST}
 
 
 def test_what_comes_later_is_no_difference(ended: Manifest, tmp_path: Path) -> None:
     """Derived files may change, logs grow, folders move, and file systems and desktops add files."""
     path = ended.folder.path
-    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "aftermath.jsonl"):
+    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "applications.jsonl"):
         (path / name).write_text("later")
     (path / "brokers" / "1" / ".DS_Store").write_bytes(b"\0")
     moved = path.rename(tmp_path / "moved")
@@ -220,7 +220,6 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
         ("brokers/2/after-rejoin/t-0", "brokers/2/after-rejoin/t-0", ["t"]),
         ("brokers/2/after-rejoin/t-0/0.log", "brokers/2/after-rejoin/t-0", ["t"]),
         ("fetched/2/after-rejoin/u-11/state.json", "fetched/2/after-rejoin/u-11", ["u"]),
-        ("aftermath.jsonl", "aftermath.jsonl", []),
         ("applications.jsonl", "applications.jsonl", []),
     ],
 )
@@ -233,12 +232,12 @@ def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concern
         assert topics == ([] if is_extra else concerned)
 
 
-def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
-    (begun.folder.path / "aftermath.jsonl").write_text('{"step": "found"}\n')
+def test_an_application_that_differs_is_not_reported(begun: Manifest) -> None:
+    (begun.folder.path / "applications.jsonl").write_text('{"step": "found"}\n')
     begun.finish("complete", {})
-    assert len(read_afterwards(begun.folder, AFTERMATH)) == 1
-    change(begun.folder.path / "aftermath.jsonl")
-    assert read_afterwards(without(begun.folder, differences(begun)), AFTERMATH) == []
+    assert len(read_afterwards(begun.folder, APPLICATIONS)) == 1
+    change(begun.folder.path / "applications.jsonl")
+    assert read_afterwards(without(begun.folder, differences(begun)), APPLICATIONS) == []
 
 
 DELETED = (put(0, "K"), delete(1, "K"), put(2, "L"))

@@ -72,7 +72,6 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         broker_settings=random_.choice(({}, {"listener.name.client.x": random_.choice(VALUES)})),
         time_limit_s=maybe(random_.uniform(0.001, 1e6)),
         application=maybe("streams"),
-        aftermath=random_.choice((True, False)),
         gate=random_.choice((True, False)),
         guard=random_.choice((True, False)),
         gate_options=maybe("hold=markers,topics=a*:b"),

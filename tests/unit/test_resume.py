@@ -266,18 +266,11 @@ def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[
 def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.play.run_plan.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
-    options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
+    options = ("--time-limit", "60", "--keep", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)
     run = runs[0].run
-    assert (run.plan.options.keep, run.plan.options.aftermath) == (True, True)
+    assert run.plan.options.keep
     assert run.ports == [20_000, 20_001, 20_002, 20_003]
-
-
-def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(
-    subject: CutOff, runs: list[GoingOn]
-) -> None:
-    assert "give --partitions 3 or more" in refusal(subject.folder.path, "--aftermath")
-    assert runs == []
 
 
 def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:

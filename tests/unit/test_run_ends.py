@@ -98,16 +98,19 @@ def test_seconds_are_added_up_by_stage() -> None:
     assert reported == ["boot", "clean", "boot"]
 
 
-@pytest.mark.parametrize("what", ["aftermath", "application"])
-@pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("aftermath.jsonl")])
-def test_what_fails_afterwards_is_reported_and_takes_nothing_away(error: Exception, what: str) -> None:
+@pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("applications.jsonl")])
+def test_an_application_that_fails_is_reported_and_takes_nothing_away(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_args: Any, **_named: Any) -> None:
         raise error
 
-    manifest = FakeManifest(content={"status": "complete"})
-    run.attempt(what, fail, manifest, lambda _: None)
-    assert manifest.content == {"status": "complete", f"{what}_failure": str(error)}
-    assert manifest.written == 1
+    monkeypatch.setattr("harness.play.applications.follow", fail)
+    manifest: Any = FakeManifest(content={"status": "complete"})
+    prepared: Any = SimpleNamespace(plan=None, installed="Kafka Streams")
+    nothing: Any = None
+    run._follow_up(prepared, nothing, nothing, manifest, lambda _: None)
+    assert manifest.content == {"status": "complete", "application_failure": str(error), "evidence": {}}
 
 
 @pytest.fixture

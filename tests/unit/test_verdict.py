@@ -364,7 +364,7 @@ def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
     exposure = [{**row, "topic": topic} for topic in ("stuck-lso", "other") for row in EXPOSED]
     missing = [
         EvidenceDifference("brokers/2/after-rejoin/other-0/0.log", "is missing"),
-        EvidenceDifference("aftermath.jsonl", "…"),
+        EvidenceDifference("applications.jsonl", "…"),
     ]
     result = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
     assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "unknown"]

@@ -97,7 +97,6 @@ _DECLARATIONS = (
                    "Options of the gate: see `harness gate build --help`."),
     CLUSTER.flag("--guard",
                  "Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
-    RUN.flag("--aftermath", "Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
 
