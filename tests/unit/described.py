@@ -1,8 +1,10 @@
 """Operations by the lines that describe them, so that tests read as their output: ``described("2 leaves")``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from harness.models.world.steps import begin, take
+from harness.models.world.world import Rules, World
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.clients import (
     DeleteGroup,
@@ -57,6 +59,14 @@ def described(*lines: str | Operation) -> tuple[Operation, ...]:
     return tuple(
         one for text in lines for one in (map(_operation_of, text.split("; ")) if isinstance(text, str) else [text])
     )
+
+
+def play(rules: Rules, operations: Iterable[Operation]) -> World:
+    """Return the cluster of the models after a schedule; impossible operations are skipped."""
+    world = begin(rules)
+    for operation in operations:
+        take(world, operation)
+    return world
 
 
 def _operation_of(line: str) -> Operation:

@@ -1,7 +1,7 @@
 """Answers of a group coordinator from literal logs, and the effects of a diverged replica on groups."""
 
 import pytest
-from described import described
+from described import described, play
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, violations
@@ -26,7 +26,7 @@ from harness.models.world.groups import (
     consequences,
     load,
 )
-from harness.models.world.steps import play, take
+from harness.models.world.steps import take
 from harness.models.world.world import Rules, World
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])

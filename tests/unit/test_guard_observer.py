@@ -13,7 +13,7 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.observe import GuardObserver, growth
+from harness.protect.guard.metrics import GuardObserver, growth
 from harness.protect.guard.status import GuardStatus, Observation
 
 COVERED = GuardStatus(covered=frozenset({"t", "u"}))
@@ -32,7 +32,7 @@ class Looked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failure: Exception | None = None
         self.described: list[Sequence[str]] = []
-        monkeypatch.setattr("harness.protect.guard.observe.describe", self.describe)
+        monkeypatch.setattr("harness.protect.guard.metrics.describe", self.describe)
         monkeypatch.setattr(
             "harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: (self.sizes, self.errors)
         )

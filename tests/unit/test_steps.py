@@ -1,11 +1,11 @@
 """Schedules on a simulated cluster: what each word does, and what cannot happen."""
 
 import pytest
-from described import described
+from described import described, play
 
 from harness.errors import UsageError
 from harness.models.log.invariants import violations
-from harness.models.world.steps import begin, play, take
+from harness.models.world.steps import begin, take
 from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
 from harness.schedules.catalog import Anomaly
 from harness.schedules.operations.administrators import AddReplica

@@ -56,8 +56,6 @@ GATE_RULES: Final[Mapping[str, str]] = {
 FURTHER_RULES: Final = (FIRST_COPY_ON_DISK, ANEW_AFTER_TRUNCATION, ANEW_AFTER_LOSS)
 """Rules of the gate that coordination can have, too."""
 
-RULES: Final[Mapping[str, str]] = {**KAFKAS_RULES, **GATE_RULES}
-
 NOTHING_WAITS, ALL_WAITS, REMOVALS_WAIT, COORDINATED = "nothing", "all", "removals", "coordinated"
 """The compaction that waits while a partition is held: none, all, or only removals of tombstones and markers.
 

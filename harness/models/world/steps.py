@@ -12,7 +12,7 @@ schedule, too. Replicas in sync copy at once. `harness.model_checking.conform` p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -60,14 +60,6 @@ def begin(
 
 def _new_replica(rules: Rules, broker: int) -> Replica:
     return Replica(broker, stable_at_batch=rules.version.stable_at_batch)
-
-
-def play(rules: Rules, operations: Iterable[Operation]) -> World:
-    """Return the cluster after a schedule."""
-    world = begin(rules)
-    for operation in operations:
-        take(world, operation)
-    return world
 
 
 def take(world: World, operation: Operation) -> bool:

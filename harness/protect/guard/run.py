@@ -22,8 +22,7 @@ from harness.kafka_api.address import Address
 from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.journal import PauseState
-from harness.protect.guard.metrics import families, health, unhealthy
-from harness.protect.guard.observe import GuardObserver
+from harness.protect.guard.metrics import GuardObserver, families, health, unhealthy
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.status import ACT, GuardEvent
 from harness.report.endpoint import Endpoint

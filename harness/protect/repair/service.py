@@ -7,15 +7,15 @@ topic is done; it stays paused where the repair of a partition failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
-from harness.protect.repair.channel import RepairJournal, TakenOverError
+from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
 from harness.protect.repair.steps import (
     RULES,
     Done,
@@ -39,32 +39,6 @@ ROUND_S: Final = 0.5
 """Between two observations."""
 PATIENCE_S: Final = 300.0
 """For a partition that does not change and whose copy does not grow."""
-
-
-class Holds(Protocol):
-    """Pauses compaction of topics. The previous settings are durable before a change.
-
-    Methods raise `HarnessError` or OSError.
-    """
-
-    def held(self) -> frozenset[str]:
-        """Return the topics that repairs hold, also repairs that were killed."""
-
-    def hold(self, topics: Collection[str]) -> None:
-        """Pause compaction; the settings reach the brokers some time later (`ObservedPartition.is_held`)."""
-
-    def release(self, topics: Collection[str]) -> None:
-        """Restore the previous settings, but no value that somebody changed meanwhile."""
-
-
-class Throttle(Protocol):
-    """Limits the rate of copies. Methods raise as above."""
-
-    def limit(self, entries: Collection[PartitionRepair]) -> None:
-        """Limit the copies of these partitions; the previous settings are durable before a change."""
-
-    def lift(self) -> None:
-        """Restore the previous settings, also after a repair that was killed. Raises where a broker does not answer."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +83,8 @@ class Repairs:
 
     cluster: LiveRepairCluster
     journal: RepairJournal
-    holds: Holds
-    throttle: Throttle
+    holds: ChannelHolds
+    throttle: ChannelThrottle
     clock: Clock
     at_once: int = 4
     patience_s: float = PATIENCE_S
