@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
@@ -62,6 +63,11 @@ def empty_journal(kill: Callable[[], None] = lambda: None) -> RepairJournal:
     return RepairJournal(FakeChannel(guarded), BoundedClock(), "repair")
 
 
+def repairing(cluster: Any, journal: RepairJournal, clock: SimulatedTime, holds: Any = None, **options: Any) -> Repairs:
+    """Return repairs of a cluster that also has the throttle, and the holds unless there are others."""
+    return Repairs(cluster, journal, holds or cluster, cluster, clock, **options)
+
+
 def repair(
     cluster: DivergedCluster,
     entries: list[PartitionRepair],
@@ -73,7 +79,7 @@ def repair(
     kill = kills or KillAt()
     journal, clock, cluster.point = journal or empty_journal(kill), SimulatedTime(cluster), kill
     while True:
-        repairs = Repairs(cluster, journal, cluster, cluster, clock, at_once=2, patience_s=PATIENCE_S, rules=rules)
+        repairs = repairing(cluster, journal, clock, at_once=2, patience_s=PATIENCE_S, rules=rules)
         try:
             outcomes = repairs.run(entries)
         except KilledError:
@@ -178,13 +184,13 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
         replicated.isr.discard(stuck.wrong[0])
         replicated.leader = next(iter(replicated.isr - {stuck.wrong[0]}))
     clock = SimulatedTime(cluster)
-    outcomes = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck])
+    outcomes = repairing(cluster, journal, clock, patience_s=50).run([stuck])
     assert outcomes[0].why == f"timed out after 50 s waiting for broker {stuck.wrong[0]} to be online"
     assert cluster.held() == {stuck.partition[0]}
     assert cluster.limited
     assert not journal.entries()[stuck.partition].is_done
     cluster.down[stuck.wrong[0]] = 0
-    resumed = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck, other])
+    resumed = repairing(cluster, journal, clock, patience_s=50).run([stuck, other])
     assert [replicated.why for replicated in resumed] == [None, None]
     assert (cluster.held(), cluster.limited) == (frozenset(), False)
 
@@ -194,7 +200,7 @@ def test_a_repair_that_was_taken_over_ends() -> None:
         raise TakenOverError("taken over")
 
     cluster = SHAPES[0].cluster(1)
-    repairs = Repairs(cluster, empty_journal(), cluster, cluster, SimulatedTime(cluster), check_owner=check)
+    repairs = repairing(cluster, empty_journal(), SimulatedTime(cluster), check_owner=check)
     with pytest.raises(TakenOverError):
         repairs.run(SHAPES[0].entries(cluster))
     assert cluster.held() == frozenset()
@@ -212,7 +218,7 @@ def repair_by_channel(
         journal = RepairJournal(channel, clock, f"repair {number}")
         owner = RepairOwner(journal)
         holds = ChannelHolds(journal, guarded)
-        repairs = Repairs(cluster, journal, holds, cluster, clock, at_once=2, check_owner=owner.check)
+        repairs = repairing(cluster, journal, clock, holds, at_once=2, check_owner=owner.check)
         try:
             owner.claim()
             assert all(replicated.why is None for replicated in repairs.run(entries))
