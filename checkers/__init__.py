@@ -6,7 +6,7 @@
 * `stuck_lso`              a transaction that ended on other replicas is open on this replica
 * `aborted_to_committed`   data of an aborted transaction counts as committed on this replica
 * `committed_to_aborted`   data of a committed transaction counts as aborted on this replica
-* `tombstone_divergence`   a deleted value is alive on this replica
+* `tombstone_divergence`   a deleted value is back on this replica
 
 Audits have no history of clients, and add `hanging_transaction`, `missed_marker` and `unexplained`. `reduction` reduces
 partitions that are too big to be checked record by record; `attribution` decides which replica is wrong. `consistency`

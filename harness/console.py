@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -17,13 +17,18 @@ from harness.judge import guarantees
 from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RunResult, Verdict
 from harness.run_folder.store import LOGIN, login_file
-from harness.terminal import Terminal, stderr, stdout, styled
+from harness.terminal import Table, Terminal, stderr, stdout, styled
+
+if TYPE_CHECKING:
+    from harness.report.audits import Paragraph
 
 TEXT, JSON = "text", "json"
 QUIET = "harness.quiet"
 VERBOSE = "harness.verbose"
 """The keys of ``--quiet`` and ``--verbose`` in the meta data of Click's context."""
 MB = 1_000_000
+WIDTH = 12
+"""The column in which sentences begin."""
 STYLES = {ANOMALY: "bold red", UNKNOWN: "bold yellow", AS_EXPECTED: "green", CLEAN: "bold green"}
 
 
@@ -106,7 +111,7 @@ def show(result: RunResult, output: str) -> None:
     if output == JSON:
         out.json(to_json(verdict))
     else:
-        show_findings(out, verdict)
+        _show_scenarios(out, verdict)
         if verdict.guarantees:
             out.line(guarantees.summary_line(verdict.guarantees))
         for view in verdict.applications or ():
@@ -132,6 +137,32 @@ def _audit_command(result: RunResult, command: str) -> str:
     return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 
+def _show_scenarios(out: Terminal, verdict: Verdict) -> None:
+    """Print a table of a run's scenarios, and a paragraph for each kind of finding; of one scenario its findings."""
+    is_single = len(verdict.scenarios) < 2  # noqa: PLR2004
+    if is_single or is_verbose():
+        show_findings(out, verdict)
+    if is_single:
+        return
+    from harness.report.audits import run_paragraphs  # noqa: PLC0415  (slow imports, only where needed)
+
+    rows = []
+    for scenario in verdict.scenarios:
+        mine = [finding for finding in verdict.findings if scenario.has(finding.place)]
+        brokers = ", ".join(map(str, sorted({finding.broker for finding in mine if finding.decided})))
+        effects = ", ".join(sorted({finding.effect for finding in mine}, reverse=True))
+        rows.append((scenario.scenario, verdict_word(scenario.verdict), str(len(mine)), brokers, effects))
+    out.table(Table(("scenario", "verdict", "findings", "broker", "effect"), rows))
+    show_paragraphs(out, run_paragraphs(verdict))
+
+
+def show_paragraphs(out: Terminal, paragraphs: Iterable[Paragraph]) -> None:
+    """Print titles with their verdicts, and the sentences of each."""
+    for paragraph in paragraphs:
+        out.fields([(verdict_word(paragraph.verdict), paragraph.title)], width=WIDTH)
+        out.fields([(f"  {name}", sentence) for name, sentence in paragraph.rows], width=WIDTH)
+
+
 def show_findings(out: Terminal, verdict: Verdict) -> None:
     """Print a line for each scenario without a finding, and for each finding with its evidence and advice."""
     for scenario in verdict.scenarios:
@@ -154,13 +185,13 @@ def show_findings(out: Terminal, verdict: Verdict) -> None:
 def _evidence_lines(finding: Finding) -> Iterator[str]:
     """Yield the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
 
-    Of a record of an internal topic also what its readers get, who reads it now, and the line that commits an offset.
+    Of a record of an internal topic also what its readers get, its coordinator, and the line that commits an offset.
     """
     lines: list[tuple[str, str | None]] = [("consequence", finding.consequence)]
     if (record := finding.record) is not None:
         lines += [
             ("for consumers", record.consumers),
-            ("who reads it", None if record.coordinator is None else record.coordinator.text),
+            ("now", None if record.coordinator is None else record.coordinator.text),
             ("commit", record.commit),
             ("note", record.note),
         ]

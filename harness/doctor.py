@@ -24,9 +24,11 @@ from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
 from nemesis import SCRIPTS
 
+MISSING, OK, OPTIONAL = "missing", "ok", "optional"
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_MEMORY_BYTES = 4 * 1024**3
+PACKAGE, JARS = "package ", "jars of "
 _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
 
@@ -44,6 +46,11 @@ class Check:
     found: str
     remedy: str = ""
 
+    @property
+    def status(self) -> str:
+        """`MISSING`, `OPTIONAL` for a part that few runs need and this machine does not have, or `OK`."""
+        return MISSING if not self.ok else OPTIONAL if self.remedy else OK
+
 
 def diagnose() -> list[Check]:
     """Check everything that a run needs before its first broker starts; raises nothing."""
@@ -51,6 +58,18 @@ def diagnose() -> list[Check]:
     # A missing part of these is information only: few runs need it.
     optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *map(_jars, WITH_JARS.values())]
     return [*(replace(check, remedy="") if check.ok else check for check in needed), *optional]
+
+
+def folded(checks: Sequence[Check]) -> list[Check]:
+    """Return one check for all packages that can be imported, and one for all jars that are not cached."""
+    packages = [check for check in checks if check.ok and check.name.startswith(PACKAGE)]
+    jars = [check for check in checks if check.remedy and check.name.startswith(JARS)]
+    others = [check for check in checks if check not in packages and check not in jars]
+    if packages:
+        others.append(Check("packages", ok=True, found=f"{len(packages)} can be imported"))
+    if jars:
+        others.append(replace(jars[0], name=f"{JARS}{', '.join(check.name.removeprefix(JARS) for check in jars)}"))
+    return others
 
 
 def _python() -> Check:
@@ -80,7 +99,7 @@ def _packages() -> list[Check]:
 
 def _package(distribution: str, modules: Sequence[str]) -> Check:
     """Import the package, as a package for another platform does not load. ``modules``: its top-level modules."""
-    name = f"package {distribution}"
+    name = f"{PACKAGE}{distribution}"
     try:
         version = importlib.metadata.version(distribution)
         # Some distributions have several modules; the harness imports the module of this name.
@@ -122,13 +141,13 @@ def _ports() -> Check:
 def _fault(need: str) -> Check:
     reason = local.WHY_UNAVAILABLE[need]()
     nemeses = ", ".join(script.name for script in SCRIPTS.values() if need in script.needs)
-    remedy = f"only --nemesis {nemeses} needs it with --runtime local" if reason else ""
+    remedy = f"needed only for --runtime local --nemesis {nemeses}" if reason else ""
     return Check(need, ok=True, found=reason or "available", remedy=remedy)
 
 
 def _containers() -> Iterator[Check]:
     """Check the parts of ``--runtime docker``."""
-    unneeded = "only --runtime docker needs it"
+    unneeded = "needed only for --runtime docker"
     try:
         from harness.host import engine  # noqa: PLC0415  (a package that is missing is reported above)
         from harness.targets import images  # noqa: PLC0415
@@ -173,7 +192,7 @@ def _archive() -> Check:
 
 
 def _jars(target: Target) -> Check:
-    name = f"jars of {target.name} ({target.version})"
+    name = f"{JARS}{target.name} ({target.version})"
     if is_cached(target):
         return Check(name, ok=True, found="cached")
     remedy = f"harness doctor --fetch {target.name}"

@@ -56,7 +56,7 @@ def _records(judged: Judged) -> DataFrame:
     consequence = (
         f.when(
             f.col("tombstone") & f.col("here_offset").isNotNull(),
-            sentence("the deleted value at offset {here_offset} is alive again"),
+            sentence("the deleted value at offset {here_offset} is back"),
         )
         .when(f.col("differs"), "the key's final state is wrong")
         .otherwise("later records supersede it")

@@ -82,6 +82,9 @@ def check(judged: Judged) -> DataFrame:
             " OR overtaken_at IS NOT NULL"
         )
         .withColumn("outcome", f.coalesce("truth", "marker_says", f.lit("decided")))
+        .withColumn(
+            "ended", f.when(f.col("outcome") == "decided", "has ended").otherwise(f.concat(f.lit("was "), "outcome"))
+        )
     )
     return findings(
         stuck,
@@ -91,7 +94,7 @@ def check(judged: Judged) -> DataFrame:
         effect=VISIBLE,
         explanation=sentence(
             "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn!r:?} "
-            "(producer {producer_id}, key {key!r}) was {outcome}, and this broker's log holds it open"
+            "(producer {producer_id}, key {key!r}) {ended}, but this replica still has it open"
         ),
         witness="txn AS transaction, outcome, last_stable_offset AS last_stable_offset_here, "
         "high_watermark AS high_watermark_here, log_end AS log_end_here, marker_offset AS marker_seen_elsewhere_at, "

@@ -70,7 +70,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         effect=VISIBLE,
         proven=~in_transaction,
         explanation=sentence(
-            "deleted key {key!r} is alive: it was deleted at offset {true_offset}, and this broker has no tombstone "
+            "deleted key {key!r} is back: it was deleted at offset {true_offset}, and this broker has no tombstone "
             "there and serves the value of offset {here_offset}"
         ),
         witness="true_offset AS deleted_at, here_offset AS alive_here_at, txn AS transaction_of_the_delete",
@@ -95,7 +95,7 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
         effect=visible_before_stable_end(),
         proven=False,
         explanation=sentence(
-            "key {key!r} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
+            "key {key!r} is back: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
             "covers that offset, has removed the value and has no later record of the key"
         ),
         witness="offset AS alive_here_at, removed_by AS removed_by_broker, transactional AS in_a_transaction, "

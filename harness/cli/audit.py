@@ -130,17 +130,17 @@ class AuditFiles:
 
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 
-output_option = common.OUTPUT.option("--output", FILE, "Also write the verdict as JSON.", name="file")
-junit_option = common.OUTPUT.option("--junit", FILE, "Also write a test case for each partition to this file.")
-html_option = common.OUTPUT.option("--html", FILE, "Also write a page that needs no network to this file.")
+output_option = common.OUTPUT.option("--output", FILE, "Also write the verdict to this file, as JSON.", name="file")
+junit_option = common.OUTPUT.option("--junit", FILE, "Also write JUnit XML with a test case for each partition.")
+html_option = common.OUTPUT.option("--html", FILE, "Also write an HTML page that needs no network.")
 stored_option = common.OUTPUT.option(
-    "--results", DIRECTORY, "Also store the verdict in this results folder, for `harness report`."
+    "--results", DIRECTORY, "Also store the verdict in this folder, for `harness report`."
 )
 
 
 @cloup.group()
 def audit() -> None:
-    """Have the replicas of your own cluster diverged?"""
+    """Compare the replicas of your own cluster."""
 
 
 @common.command(
@@ -153,8 +153,8 @@ def audit() -> None:
 @AUDITED.option(
     "--broker",
     Text(broker_folder, metavar="ID=DIR"),
-    "A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
-    "repeatable, also for one broker.",
+    "Copy of a broker's log directory or of a partition's folder: local, s3a:// or hdfs://; repeatable, also "
+    "for the same broker.",
     name="brokers",
     multiple=True,
     required=True,
@@ -166,9 +166,9 @@ def audit() -> None:
 def disk(
     topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, **files: Path | None
 ) -> int:
-    """Compare copies of the brokers' disks. Needs no cluster and no client.
+    """Compare copies of the brokers' log directories. Needs no cluster.
 
-    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 usage or set-up error, 255 failed.
     """
     from harness.audit.judge_copies import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
@@ -189,27 +189,21 @@ def disk(
 @common.bootstrap_option()
 @common.config_option
 @common.CLUSTER.option(
-    "--controllers",
-    common.SERVERS,
-    "One controller or several: fetch the metadata log, which decides more findings. Needs ClusterAction.",
+    "--controllers", common.SERVERS, "Also fetch the metadata log, which decides more findings. Needs ClusterAction."
 )
 @common.CLUSTER.option(
-    "--controllers-config", file_to_read(), "Properties for the listener of controllers.  [default: --command-config]"
+    "--controllers-config", file_to_read(), "Properties file for the controllers.  [default: --command-config]"
 )
-@READING.option(
-    "--rate-limit-mb", MEGABYTES_A_SECOND, "Read at most so many megabytes a second, from all brokers together."
-)
+@READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
 @READING.option(
     "--since",
     Text(time_ms, metavar="TIME"),
-    "Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
+    "Read only records from this time on: ISO 8601 (UTC by default), or ms since the epoch.",
 )
-@READING.option("--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
-@READING.flag("--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
+@READING.option("--until", Text(time_ms, metavar="TIME"), "Read only records before this time.")
+@READING.flag("--quick", "Read no data: compare what brokers and coordinators report, within seconds.")
 @READING.option(
-    "--save",
-    FilePath(metavar="DIR"),
-    "Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
+    "--save", FilePath(metavar="DIR"), "Keep the data that was read in a new folder.  [default: deleted at the end]"
 )
 @output_option
 @junit_option
@@ -218,21 +212,19 @@ def disk(
 @READING.option(
     "--spool-limit",
     Text(size_bytes, metavar="SIZE"),
-    "Judge and delete data once so much was read (--save stores all of it).",
+    "Disk space for data, which is checked and deleted in parts. Not with --save.",
     default="4GiB",
 )
 def live(
     topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str, spark: SparkOptions, **reading: Any
 ) -> int:
-    """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
+    """Compare the replicas of a running cluster. Read-only.
 
-    Every replica is read whole from its own broker, while clients may write. A difference is reported if its broker
-    still shows it afterwards. With Describe on the cluster and on transactional ids it reports more. With --controllers
-    it decides more often which replica is wrong.
+    Reads every replica from its own broker, while clients may write, and reads differences again to rule out ongoing
+    writes. Needs Read and DescribeConfigs on the topics; reports more with Describe on the cluster, on groups and on
+    transactional ids. --quick, --since and --until never give `clean`, because unread data may differ.
 
-    With --quick, --since or --until findings are reported as always, but never `clean`: unread data may differ.
-
-    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 usage or set-up error, 255 failed.
     """
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
     from harness.audit.live.compare import AuditRequest, InterruptedAudit, audit_live, audit_quickly  # noqa: PLC0415
@@ -288,10 +280,9 @@ def live(
 @common.bootstrap_option()
 @common.config_option
 def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
-    """Report the replicas of a running cluster that are at risk, and since when each is out of the ISR.
+    """List the replicas of a running cluster that are at risk, and since when. Read-only.
 
-    Exit codes: 0 every topic is ok, 2 a topic is at risk or something is unknown, 254 arguments that cannot be
-    used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
+    Exit codes: 0 every topic is ok, 2 a topic is at risk or unknown, 254 usage or set-up error, 255 failed.
     """
     from harness.audit.explain.show import exposure_json, exposure_table  # noqa: PLC0415
     from harness.audit.live import exposure as exposures  # noqa: PLC0415

@@ -48,28 +48,26 @@ def parse_number(text: str) -> int:
 @AUDITED.option(
     "--key",
     Text(parse_key, metavar="KEY"),
-    r"The key as text, with bytes as \xff and a backslash as \\, as commands print it; or base64:….",
+    r"The key as commands print it (bytes as \xff, a backslash as \\), or base64:….",
     required=True,
 )
 @AUDITED.option(
     "--partition",
     Text(parse_number, metavar="N"),
-    "A partition to read; repeatable.  [default: those to which Java clients and librdkafka write the key; of copies,"
-    " and of internal topics, all]",
+    "A partition to read; repeatable.  [default: the partitions that Java clients and librdkafka choose for the key; "
+    "all of copies and internal topics]",
     name="partitions",
     multiple=True,
 )
-@AUDITED.flag("--all-partitions", "Read every partition, whatever wrote the key.")
+@AUDITED.flag("--all-partitions", "Read every partition.")
 @AUDITED.option(
     "--broker",
     Text(broker_folder, metavar="ID=DIR"),
-    "A broker's log directory, or a partition's folder, copied from it; repeatable. In place of --bootstrap-server.",
+    "Copy of a broker's log directory or of a partition's folder, instead of a cluster; repeatable.",
     name="brokers",
     multiple=True,
 )
-@READING.option(
-    "--rate-limit-mb", MEGABYTES_A_SECOND, "Read at most so many megabytes a second, from all brokers together."
-)
+@READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
 @common.bootstrap_option(required=False, note="  [this, or --broker]")
 @common.config_option
 def key(  # noqa: PLR0917
@@ -84,13 +82,11 @@ def key(  # noqa: PLR0917
     all_partitions: bool,
     rate_limit_mb: float | None,
 ) -> int:
-    """Show what each replica holds for one key, why it is served or not, and when cleaning may remove it.
+    """Show the records of one key on each replica, and why they are served or not. Read-only.
 
-    Answers "why is my delete still there?" and "why is it back?". Reads whole replicas of the key's partitions, and
-    keeps the key's records alone. Only reads; needs Read and DescribeConfigs on the topic.
+    Answers "why is my delete still there?" and "why is it back?". Needs Read and DescribeConfigs on the topic.
 
-    Exit codes: 0 the replicas agree, 1 they differ as no cleaner may cause, 2 unknown, 254 arguments that cannot be
-    used, 255 failed.
+    Exit codes: 0 the replicas agree, 1 they differ illegally, 2 unknown, 254 usage or set-up error, 255 failed.
     """
     from harness.audit.key.show import exit_code, key_json, show_key  # noqa: PLC0415  (slow imports, where needed)
     from harness.audit.live.cluster import GLOB, client_of, describe  # noqa: PLC0415
@@ -98,8 +94,10 @@ def key(  # noqa: PLR0917
     if len(topics) > 1 or GLOB & set(topics[0]):
         raise UsageError("--topic: give the name of one topic")
     if partitions and all_partitions:
-        raise UsageError("give --partition or --all-partitions, not both")
-    if (brokers and "bootstrap" in common.options_given()) or not (brokers or bootstrap):
+        raise UsageError("leave out --partition or --all-partitions")
+    if brokers and "bootstrap" in common.options_given():
+        raise UsageError("leave out --bootstrap-server or --broker: a cluster, or copies")
+    if not (brokers or bootstrap):
         raise UsageError("give --bootstrap-server, or --broker ID=DIR for copies")
     topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, partitions))
     where = f"disk {shlex.join(f'--broker={text}' for text in brokers)}"

@@ -21,9 +21,12 @@ EVIDENCE = Group("Evidence")
     spark=True,
 )
 @cloup.argument("run_dir", type=RUN_FOLDER)
-@EVIDENCE.flag("--partial", "Judge although evidence is missing or changed; the verdict says so.")
+@EVIDENCE.flag("--partial", "Check although evidence is missing or changed; the verdict says so.")
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
-    """Judge a stored run again, from its folder alone."""
+    """Check a stored run again, from its folder alone.
+
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 usage or set-up error, 255 failed.
+    """
     from harness.play.check import check_folder  # noqa: PLC0415
 
     result = check_folder(run_dir, ConsoleProgress(), spark, partial=partial)

@@ -14,9 +14,9 @@ from harness.terminal import stdout
 @command("harness clean", "harness clean 2026-11-21T20-29-10Z-0c7f", formats=False)
 @cloup.argument("run_ids", nargs=-1, type=Text(), metavar="[RUN_ID]...")
 def clean(run_ids: tuple[str, ...]) -> int:
-    """Remove what ended runs left on this machine; a named run also when it was kept.
+    """Remove what ended runs left on this machine.
 
-    Runs whose owner lives are spared.
+    Runs in progress stay. Kept clusters stay too, unless their run is named.
     """
     owners = leftovers.find_leftovers()
     if unknown := set(run_ids) - {directory.name for directory in owners}:

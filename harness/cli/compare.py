@@ -20,7 +20,7 @@ NEW = "results/kafka-4.4/all/latest"
 @cloup.argument("before", type=RUN_FOLDER, metavar="BEFORE")
 @cloup.argument("after", type=RUN_FOLDER, metavar="AFTER")
 def compare(before: Path, after: Path, output: str) -> int:
-    """Compare two runs: verdicts, findings, and the settings that differ. The exit code is 0, whatever differs."""
+    """Compare verdicts, findings and settings of two runs. The exit code is 0 in any case."""
     from harness.report.differences import difference  # noqa: PLC0415  (slow imports, only where needed)
     from harness.report.stored import stored_run  # noqa: PLC0415
 

@@ -29,27 +29,27 @@ COUNT = Count(0, 10_000)
 @SCHEDULES.option(
     "--target",
     Text(TARGET.check, TARGET.names, "NAME|PATH"),
-    "A Kafka: see `harness targets`, or the path of one of your own.",
+    "Version (`harness targets`), or path of a Kafka build.",
     required=True,
 )
-@SCHEDULES.option("--patch", PATCH, "Classes in front of the class path of the target's brokers.")
+@SCHEDULES.option("--patch", PATCH, "Classes to put first on the brokers' class path.")
 @SCHEDULES.option("--schedules", COUNT, "Number of random schedules.", default=20)
 @SCHEDULES.option("--group-schedules", COUNT, "Number of random schedules of consumer groups.", default=20)
-@SCHEDULES.option("--seed", SEED, "Fixes the random ones.", default=0)
-@SCHEDULES.option("--transactions", Count(1, 2), "Version; 2 exists from 4.0 on.", default=1)
+@SCHEDULES.option("--seed", SEED, "Seed of random schedules.", default=0)
+@SCHEDULES.option("--transactions", Count(1, 2), "Version of transactions; 2 needs Kafka 4.0 or later.", default=1)
 @SCHEDULES.option(
     "--schedule",
     file_to_read(),
-    "Run this schedule instead: of `harness explore --out`, or a round of a soak with one partition.",
+    "Run only this schedule: of `harness explore --out`, or a soak's round with one partition.",
 )
 def conform(*, target: str, patch: Path | None, schedule: Path | None, output: str, **numbers: int) -> int:
-    """Run schedules on the model and on real brokers, and compare every replica after every step.
+    """Compare the model with real brokers, replica by replica after every step.
 
-    First the known ways to each anomaly, then random schedules, all on one cluster. The same for consumer groups, with
-    the answers of their coordinators. Exits with 0 where both agree to
-    the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
+    Runs the known schedules of each anomaly, then random schedules, on one cluster; the same for consumer groups and
+    their coordinators.
 
-    With --schedule, runs only the schedule of a file, unless its operations are not supported.
+    Exit codes: 0 both agree to the end, 1 they differ, 2 brokers could not run a schedule to its end, 254 usage or
+    set-up error, 255 failed.
     """
     from harness.model_checking.conform.conform import conform as compare  # noqa: PLC0415
     from harness.model_checking.conform.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)

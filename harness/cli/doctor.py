@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
 from harness.cli.options.common import Group, command, envelope
 from harness.cli.options.parameters import TARGET
-from harness.console import JSON, ConsoleProgress
+from harness.console import JSON, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
-from harness.terminal import Table, stdout, styled
+from harness.terminal import stdout, styled
+
+if TYPE_CHECKING:
+    from harness.doctor import Check
 
 CACHE = Group("Cache")
+STYLES: Final = {"missing": "red", "ok": "green", "optional": "yellow"}
+"""Colours of the states of checks, in the order in which they are shown."""
+INDENT: Final = " " * 10
+WIDTH: Final = 100 - len(INDENT)
 
 
 @command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4")
-@CACHE.option("--fetch", TARGET, "Warm the cache with this target's jars; repeatable.", name="targets", multiple=True)
+@CACHE.option("--fetch", TARGET, "Download the jars of this target; repeatable.", name="targets", multiple=True)
 def doctor(targets: tuple[str, ...], output: str) -> int:
-    """Check what this machine is missing, and print the remedies."""
-    from harness.doctor import diagnose  # noqa: PLC0415
+    """Check what this machine is missing, and how to get it.
+
+    Exit codes: 0 nothing that every run needs is missing, 254 something is, 255 failed.
+    """
+    from harness.doctor import diagnose, folded  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
     from harness.spark import background  # noqa: PLC0415
@@ -30,11 +45,22 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     if targets:
         archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
         progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
-    checks = sorted(diagnose(), key=lambda check: check.ok)
+    checks = diagnose()
     if output == JSON:
-        stdout().json(envelope(checks=[vars(check) for check in checks]))
+        stdout().json(envelope(checks=[{**vars(check), "status": check.status} for check in checks]))
     else:
-        signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
-        rows = [(signs[check.ok], check.name, check.found, check.remedy) for check in checks]
-        stdout().table(Table(("", "what", "found", "to do"), rows))
+        _show(checks if is_verbose() else folded(checks))
     return EXIT_CLEAN if all(check.ok for check in checks) else EXIT_USAGE
+
+
+def _show(checks: Sequence[Check]) -> None:
+    out, counts = stdout(), Counter(check.status for check in checks)
+    for status, style in STYLES.items():
+        for check in checks:
+            if check.status == status:
+                first, *more = textwrap.wrap(f"{check.name}: {check.found}", WIDTH)
+                out.line(styled(f"{status:8}", style), f"  {first}")
+                for line in (*more, *textwrap.wrap(check.remedy, WIDTH, initial_indent="-> ", subsequent_indent="   ")):
+                    out.line(INDENT, line)
+    parts = ", ".join(f"{counts[status]} {status}" for status in STYLES if counts[status])
+    out.line(f"{parts}: ", "install what is missing" if counts["missing"] else "ready for `harness run`")

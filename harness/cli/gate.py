@@ -17,20 +17,20 @@ BROKER = Group("Broker")
 
 @cloup.group()
 def gate() -> None:
-    """The gate: a Java agent that delays compaction while a replica is out of the ISR."""
+    """Build the Java agent that delays compaction while a replica is out of the ISR."""
 
 
 @command("harness gate build", "harness gate build --output compaction-gate.jar", of=gate)
 @OUTPUT.option(
     "--output",
     FilePath(dir_okay=False, metavar="JAR"),
-    "Write the jar to this file.  [default: it stays in the cache]",
+    "Write the jar to this file.  [default: in the cache]",
     name="jar",
 )
 def build(jar: Path | None, output: str) -> int:
-    """Compile the agent, with a compiler and libraries of Maven Central; prints where it is and its SHA-256.
+    """Compile the agent, and print its path and SHA-256.
 
-    A broker is started with -javaagent:JAR or -javaagent:JAR=NAME=VALUE,…: topics=PATTERN:PATTERN,
+    Start each broker with -javaagent:JAR or -javaagent:JAR=NAME=VALUE,… Options: topics=PATTERN:PATTERN,
     except=PATTERN:PATTERN, max-image-age-ms=N, give-up-after-ms=N, max-unsynced-ms=N, hold=all or hold=markers.
     """
     from harness.host.java import find_java  # noqa: PLC0415
@@ -54,17 +54,22 @@ def build(jar: Path | None, output: str) -> int:
 )
 @cloup.argument("jar", type=file_to_read(), metavar="JAR")
 @BROKER.option("--target", TARGET, "A version: see `harness targets`.", name="name")
-@BROKER.option("--libs", EXISTING_DIRECTORY, "The folder libs of an installation of Kafka.")
-@BROKER.option("--options", Text(metavar="NAME=VALUE,…"), "Options of the agent to try, too.")
+@BROKER.option("--libs", EXISTING_DIRECTORY, "The libs folder of a Kafka installation.")
+@BROKER.option("--options", Text(metavar="NAME=VALUE,…"), "Options of the agent, to check them too.")
 def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
-    """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
+    """Check the agent against the classes of a version, without a broker.
+
+    Exit codes: 0 it fits, 1 it does not fit, 254 usage or set-up error, 255 failed.
+    """
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.protect.gate.build import libraries, verify_agent  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
-    if (name is None) == (libs is None):
-        raise UsageError("give --target or --libs: the classes to try")
+    if name and libs:
+        raise UsageError("leave out --target or --libs: each names the classes to check")
+    if not (name or libs):
+        raise UsageError("give --target or --libs: the classes to check")
     classpath = (
         libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=ConsoleProgress().jars).classpath
     )

@@ -37,34 +37,37 @@ NO_TOPIC = ("",)
 @PROTECTION.option(
     "--interval",
     Number(0.2, MOST_S, "S"),
-    "Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
+    "Polling interval in seconds. Needs a delete.retention.ms of at least 3 intervals and 4 s.",
     default=2.0,
 )
-@PROTECTION.flag("--dry-run", "Say what would be changed, and change nothing.")
+@PROTECTION.flag("--dry-run", "Execute one round that changes nothing, report what a guard would do, and exit.")
 @PROTECTION.option(
-    "--pause-warning", Number(1, MOST_WARNING_S, "S"), "Warn of a topic that is paused for longer.", default=3600.0
+    "--pause-warning",
+    Number(1, MOST_WARNING_S, "S"),
+    "Warn about a topic that is paused for longer than S seconds.",
+    default=3600.0,
 )
-@WATCHING.option("--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
-@WATCHING.option("--port", PORT, "Its port; 0: a free one.", default=9464)
+@WATCHING.option("--listen", Text(metavar="HOST"), "Address of /metrics and /health.", default="127.0.0.1")
+@WATCHING.option("--port", PORT, "Port of /metrics and /health; 0 chooses a free port.", default=9464)
 @WATCHING.option(
     "--observe-every",
     Number(1, MOST_S, "S"),
-    "Seconds between two looks at the sizes of paused topics' logs.",
+    "Polling interval for the log sizes of paused topics, in seconds.",
     default=60.0,
 )
-@common.OUTPUT.option("--events", FILE, "Append one JSON object an event.")
+@common.OUTPUT.option("--events", FILE, "Append each event to this file, as a JSON object.")
 @common.verbose_option
 @common.quiet_option
 @click.pass_context
 def guard(context: click.Context, /, bootstrap: str | None, config: Path | None, **parameters: Any) -> int:
-    """Pause compaction of a topic, from outside, while an assigned replica is not caught up.
+    """Pause compaction of a topic while one of its replicas is out of the ISR.
 
     Sets min.cleanable.dirty.ratio=1 and max.compaction.lag.ms to its maximum, and restores the previous values. A
     longer delete.retention.ms does not help: it does not apply to tombstones and markers that a cleaner has already
     seen.
 
-    Exit codes: 0 ended by a signal with everything put back, 2 something is still paused, 254 arguments that cannot be
-    used, 255 failed.
+    Exit codes: 0 ended by a signal, and no topic is paused; 2 a topic is still paused; 254 usage or set-up error;
+    255 failed. With --dry-run: 0 a guard would change nothing, 2 it would.
     """
     if (subcommand := context.invoked_subcommand) is not None:
         if early := common.options_given():
@@ -72,17 +75,20 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
         return EXIT_CLEAN
     from harness.protect.guard import run  # noqa: PLC0415
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
-    from harness.protect.guard.status import ACT, DRY_RUN  # noqa: PLC0415
 
     if bootstrap is None:
         raise UsageError("Missing option '--bootstrap-server'.")
-    mode = DRY_RUN if parameters["dry_run"] else ACT
+    is_dry_run = parameters["dry_run"]
     options = GuardOptions(
-        parameters["topics"], parameters["interval"], mode, parameters["pause_warning"], run.writer()
+        parameters["topics"], parameters["interval"], is_dry_run, parameters["pause_warning"], run.writer()
     )
     listen = parameters["listen"], parameters["port"]
     with run.event_log(print_progress, parameters["events"]) as log:
         servers = common.addresses(bootstrap, config)
+        if is_dry_run:
+            code, text = run.dry_run(servers, options, log)
+            stdout().line(text)
+            return code
         return run.guard_until_signal(servers, options, log, listen, parameters["observe_every"])
 
 
@@ -94,7 +100,10 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
 @common.bootstrap_option()
 @common.config_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
-    """Show paused topics, their previous settings, and the owners of holds. Exit code 2 if a topic is paused."""
+    """Show paused topics and their previous settings.
+
+    Exit codes: 0 no topic is paused, 2 a topic is paused, 254 usage or set-up error, 255 failed.
+    """
     from harness.protect.guard.run import EXIT_STILL_PAUSED, read_state  # noqa: PLC0415
 
     state = read_state(common.addresses(bootstrap, config))
@@ -109,13 +118,14 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
 )
 @common.bootstrap_option()
 @common.config_option
-@PROTECTION.flag(
-    "--exposed", "Also release topics with replicas that are still out of the ISR: those replicas may miss removals."
-)
+@PROTECTION.flag("--exposed", "Also release topics with replicas out of the ISR, which may then miss removals.")
 def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) -> int:
-    """Restore the settings of a guard that is no longer running. Exit code 2 if a topic is still paused.
+    """Restore settings that a stopped guard left paused.
 
-    Topics with replicas out of the ISR stay paused unless --exposed is given; so do topics that another command holds.
+    Topics with replicas out of the ISR stay paused unless --exposed is given. Topics that another command has paused
+    stay paused too.
+
+    Exit codes: 0 no topic is paused, 2 a topic is still paused, 254 usage or set-up error, 255 failed.
     """
     from harness.protect.guard import run  # noqa: PLC0415
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
@@ -148,5 +158,5 @@ def _show(state: PauseState, output: str) -> None:
         for pause in state.pauses.values()
     ]
     if rows:
-        stdout().table(Table(("topic", "phase", "since", "found", "held by"), rows))
+        stdout().table(Table(("topic", "phase", "since", "previous settings", "paused by"), rows))
     stdout().line(f"{len(rows)} topics are paused")

@@ -13,13 +13,13 @@ from harness.terminal import stdout
 
 @cloup.group()
 def images() -> None:
-    """Container images for `--runtime docker`."""
+    """Build container images for --runtime docker."""
 
 
 @command("harness images build kafka-3.9", "harness images build kafka-4.4.0", of=images, formats=False)
 @cloup.argument("target_name", type=TARGET, metavar="TARGET")
 def build(target_name: str) -> int:
-    """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
+    """Build an image like apache/kafka from the brokers' jars and this host's Java. Pulls nothing."""
     from harness.host import engine  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415

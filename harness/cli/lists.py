@@ -37,7 +37,7 @@ VARIABLES: Final = (
 
 @command("harness targets", "harness targets --format json")
 def targets(output: str) -> int:
-    """List what can be tested."""
+    """List the versions that can be tested."""
     from harness.targets import KAFKA, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
     from harness.targets.jars import is_cached  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def targets(output: str) -> int:
 
 @command("harness nemeses", "harness nemeses --format json")
 def nemeses(output: str) -> int:
-    """List the faults that a run can have."""
+    """List the faults that a run can inject."""
     from nemesis import SCRIPTS  # noqa: PLC0415
 
     rows = [(script.name, script.summary) for script in SCRIPTS.values()]
@@ -61,14 +61,14 @@ def nemeses(output: str) -> int:
 
 @command("harness anomalies", "harness anomalies --format json")
 def anomalies(output: str) -> int:
-    """List what can be looked for."""
+    """List the anomalies that a run can look for."""
     rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.ALL_SCENARIOS]
     return _show_list("anomalies", ("anomaly", "payload", "what happens"), rows, output)
 
 
 @command("harness settings", "HARNESS_CONFIG=ci/harness.toml harness settings --format json")
 def settings(output: str) -> int:
-    """List the settings of harness.toml and of the environment, and where each value comes from."""
+    """List settings of harness.toml and the environment, and the source of each value."""
     config = read_config_file()
     values = [(setting.name, setting.option, config.values.get(setting.name), str(config.path)) for setting in SETTINGS]
     values += [(name, purpose, os.environ.get(name), "environment") for name, purpose in VARIABLES]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
+import shutil
 import signal
 import sys
 import traceback
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 import cloup
@@ -37,8 +38,11 @@ from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from harness.escape import LogFormatter, visible
 from harness.terminal import stderr
 
+WIDTH: Final = min(shutil.get_terminal_size((100, 24)).columns, 110)
+"""Columns of help texts; 100 in a pipe."""
 
-@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "terminal_width": WIDTH}, align_sections=False)
 @click.version_option(package_name=DISTRIBUTION, prog_name="harness")
 @cloup.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 @click.pass_context
@@ -47,20 +51,26 @@ def cli(context: click.Context) -> None:
 
     Options that stay the same may be kept in harness.toml: see `harness settings`.
 
-    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 wrong before the first broker starts, 255 failed.
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 130 interrupted, 254 usage or set-up error, 255 failed.
     """
     context.default_map = default_map(cli, read_config_file())
 
 
 audit.add_command(key)
-COMMANDS = (run, check, compare, nightly, explore, soak, conform, report, serve, audit, watch, repair, gate, guard)
-for subcommand in (*COMMANDS, doctor, clean, images, *LISTS):
-    cli.add_command(subcommand)
+SECTIONS: Final = (
+    cloup.Section("Audit", [audit, watch]),
+    cloup.Section("Protect and repair", [guard, gate, repair]),
+    cloup.Section("Test versions", [run, soak, nightly, *LISTS, images, doctor, clean]),
+    cloup.Section("Results", [check, compare, report, serve]),
+    cloup.Section("Develop", [explore, conform]),
+)
+for section in SECTIONS:
+    cli.add_section(section)
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupts = _interrupts()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the locale cannot encode must not end the command.
@@ -70,6 +80,8 @@ def main() -> NoReturn:
     _log_to_stderr(debug=debug)
     try:
         code = cli.main(arguments, prog_name="harness", standalone_mode=False)
+        if interrupts:  # a server took it for its end, or it was raised where Python cannot pass it on
+            code = _fail("interrupted", EXIT_INTERRUPTED, debug=debug)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())  # noqa: TID251  (the help is our own)
         code = EXIT_USAGE
@@ -82,6 +94,19 @@ def main() -> NoReturn:
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
         code = _fail(f"{type(error).__name__}: {error} (--debug shows where)", EXIT_FAILED, debug=debug)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _interrupts() -> list[int]:
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, and return the list to which they are added."""
+    interrupts: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)
+    return interrupts
 
 
 def _fail(message: str, code: int, *, debug: bool) -> int:
@@ -106,10 +131,6 @@ def _log_to_stderr(*, debug: bool) -> None:
     if not debug:
         handler.addFilter(lambda record: record.name == "harness" and not record.exc_info)
     logging.getLogger().addHandler(handler)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import cloup
 
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import OUTPUT, Group, command, envelope, options_given, results_option
+from harness.cli.options.common import OUTPUT, Group, command, envelope, flags_of, options_given, results_option
 from harness.console import JSON, print_progress
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Ledger
 
-NIGHT, MATRIX = map(Group, ("Night", "Matrix, instead of the file's"))
+NIGHT, MATRIX = map(Group, ("Night", "Matrix"))
 
 
 @command(
@@ -31,30 +31,34 @@ NIGHT, MATRIX = map(Group, ("Night", "Matrix, instead of the file's"))
     "harness nightly matrix.toml --latest --time-budget 7200",
 )
 @cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=kinds.file_to_read())
-@MATRIX.option("--targets", kinds.list_of(kinds.TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
-@MATRIX.option("--anomalies", kinds.list_of(kinds.ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
+@MATRIX.option(
+    "--targets", kinds.list_of(kinds.TARGET, "T,…"), "Targets, instead of the file's: see `harness targets`."
+)
+@MATRIX.option("--anomalies", kinds.list_of(kinds.ANOMALIES, "A,…"), "all, or names: see `harness anomalies`.")
 @MATRIX.option("--clients", kinds.list_of(kinds.CLIENT, "C,…"), "librdkafka, java.")
-@MATRIX.option("--nemeses", kinds.list_of(kinds.NEMESIS, "N,…"), "See `harness nemeses`.")
+@MATRIX.option("--nemeses", kinds.list_of(kinds.NEMESIS, "N,…"), "Faults: see `harness nemeses`.")
 @MATRIX.option("--runtimes", kinds.list_of(kinds.RUNTIME, "R,…"), "local, docker.")
 @MATRIX.option("--protections", kinds.list_of(kinds.PROTECTION, "P,…"), "none, gate, guard.")
 @MATRIX.option("--repeats", kinds.Count(1, 1000), "Number of runs of each cell.")
-@MATRIX.flag("--latest", "Also run the newest patch of each line, in a separate column.")
-@NIGHT.option("--expectations", kinds.file_to_read(), "Expectations that take precedence over the built-in ones.")
+@MATRIX.flag("--latest", "Also run the newest patch release of each line.")
+@NIGHT.option(
+    "--expectations", kinds.file_to_read(), "File of expected verdicts; takes precedence over the built-in ones."
+)
 @NIGHT.option(
     "--time-budget",
     kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
-    "No run is begun that may not end within so many seconds; the rest is reported as not run.",
+    "Start no run that may end later than after S seconds.",
     name="budget_s",
 )
 @NIGHT.option(
     "--resume",
     kinds.FilePath(file_okay=False, metavar="NIGHT"),
-    "Resume an interrupted night, results/nightly/<id>, by its own plan.",
+    "Resume an interrupted night: results/nightly/<id>.",
     name="night",
 )
 @results_option
-@OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML there.")
-@OUTPUT.option("--markdown", kinds.FILE, "Also append the Markdown summary there.")
+@OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML.")
+@OUTPUT.option("--markdown", kinds.FILE, "Also append a summary in Markdown.")
 def nightly(
     *,
     matrix_file: Path | None,
@@ -68,10 +72,10 @@ def nightly(
     latest: bool,
     **axes: Any,
 ) -> int:
-    """Run a matrix of targets, anomalies, clients, faults, runtimes and protections; compare verdicts as expected.
+    """Run a matrix of versions and faults, and compare the verdicts with expectations.
 
-    Exit codes: 0 all cells are as expected, 1 a verdict is not the expected one, 2 some cells have none, 254 an error
-    before the first run, 255 failed.
+    Exit codes: 0 all verdicts are as expected, 1 some are not, 2 some cells have no verdict, 254 usage or set-up error,
+    255 failed.
     """
     from harness.nightly import cells, reports  # noqa: PLC0415  (slow imports, only where needed)
     from harness.nightly import night as nights  # noqa: PLC0415
@@ -81,10 +85,8 @@ def nightly(
     if night is None:
         ledger = _new_night(matrix_file, results, expectations, axes_given, latest=latest)
     else:
-        if matrix_file or axes_given or expectations or latest:
-            raise UsageError("--resume continues the night's own plan: leave out the matrix and the expectations")
-        if "results" in options_given():
-            raise UsageError(f"--resume continues in {night}: leave out --results")
+        if refused := flags_of(options_given() - {"night", "budget_s", "junit", "markdown", "output"}):
+            raise UsageError(f"--resume continues the night's own plan: leave out {', '.join(refused)}")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
     print_progress(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")

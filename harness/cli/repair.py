@@ -80,13 +80,11 @@ def read_verdict(path: Path) -> Verdict:
     spark=True,
 )
 @cloup.argument("audit", type=kinds.file_to_read(), metavar="AUDIT")
-@REPAIR.flag(
-    "--plan/--apply", "Show what would be done, or do it. One of both is required.", name="is_plan", default=None
-)
+@REPAIR.flag("--plan/--apply", "Show what would be done, or do it.  [one is required]", name="is_plan", default=None)
 @REPAIR.option(
     "--partition",
     kinds.Text(parse_partition, metavar="TOPIC-PARTITION"),
-    "Repair this partition only; repeatable.  [default: every partition with a finding]",
+    "Repair only this partition; repeatable.  [default: all with a finding]",
     name="partitions",
     multiple=True,
 )
@@ -95,51 +93,46 @@ def read_verdict(path: Path) -> Verdict:
 @DECISION.option(
     "--right",
     kinds.Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
-    "The broker whose replica is right where the audit does not decide; repeatable. Without a partition: of "
-    "those given by --partition.",
+    "Broker whose replica is right where the audit does not decide; repeatable. BROKER alone is for every --partition.",
     name="rights",
     multiple=True,
 )
 @DECISION.option(
     "--saved-folders",
     kinds.EXISTING_DIRECTORY,
-    "The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
+    "Folder with a copy of every replica, as BROKER/TOPIC-PARTITION; needed for --right.",
 )
-@DECISION.flag("--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
-@PACE.option("--at-once", kinds.Count(1, 100), "Partitions that are repaired at the same time.", default=4)
+@DECISION.flag("--saved-elsewhere", "Confirm that the copies are saved elsewhere, instead of --saved-folders.")
+@PACE.option("--at-once", kinds.Count(1, 100), "Partitions to repair at the same time.", default=4)
 @PACE.option(
-    "--throttle-mb",
-    kinds.MEGABYTES_A_SECOND,
-    "Each broker sends and receives at most so many megabytes a second of the copies.",
+    "--throttle-mb", kinds.MEGABYTES_A_SECOND, "Megabytes per second that each broker sends and receives, at most."
 )
 @PACE.option(
-    "--wait-s",
-    kinds.Count(1, 86_400, "S"),
-    "Give a partition up that does not change for so long, nor its copy grow.",
-    default=300,
+    "--wait-s", kinds.Count(1, 86_400, "S"), "Give up a partition without progress for S seconds.", default=300
 )
 @REPAIR.option(
     "--spare",
     kinds.Count(0, kinds.MOST_BROKER, "BROKER"),
-    "The broker that gets a replica meanwhile, where too few would be left in sync.  [default: any]",
+    "Broker for a temporary replica, where too few would stay in sync.  [default: any]",
 )
 def repair(
     audit: Path, bootstrap: str, config: Path | None, output: str, *, spark: SparkOptions, **parameters: Any
 ) -> int:
-    """Rebuild the replicas that an audit found wrong, from right ones, and audit again. AUDIT: its verdict.json.
+    """Rebuild the replicas that an audit found wrong, and audit again.
 
-    Only where the audit decides who is wrong, or a person does (--right). Compaction of the topics is paused meanwhile.
-    A repair that was killed is resumed by the same command.
+    AUDIT is the verdict of `harness audit` as JSON. Repairs only where the audit decides which replica is wrong, or you
+    do (--right). Pauses compaction of the topics meanwhile. Run the same command again to resume a repair.
 
-    Exit codes: 0 all agree, 1 something still differs, 2 undecided or unknown partitions are left, 254 refused,
-    255 failed. With --plan: 0 everything that differs can be repaired, 2 something is left.
+    Exit codes: 0 all replicas agree, 1 some still differ, 2 some partitions are undecided or unknown, 254 usage or
+    set-up error, 255 failed. With --plan: 0 all differences can be repaired, 2 some cannot.
     """
     from harness.protect.repair.plan import plan_of  # noqa: PLC0415  (slow imports, only where needed)
     from harness.protect.repair.preflight import check_saved  # noqa: PLC0415
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
 
-    if not common.options_given() >= {"bootstrap", "is_plan"}:
-        raise UsageError("give --bootstrap-server, and --plan or --apply, on the command line itself")
+    required = {"bootstrap": "--bootstrap-server on the command line itself", "is_plan": "--plan or --apply"}
+    if missing := [text for name, text in required.items() if name not in common.options_given()]:
+        raise UsageError(f"give {' and '.join(missing)}")
     verdict = read_verdict(audit)
     only = [parse_partition(text) for text in parameters["partitions"]]
     decisions = rights_of(parameters["rights"], only)

@@ -21,20 +21,11 @@ from harness.judge.verdict import EXIT_CODES
 )
 @run_options
 @results_option
-@WHERE.option(
-    "--port-base",
-    Count(1024, 65_532, "PORT"),
-    "First of the loopback ports, one a broker and one more.  [default: free ones]",
-)
-@RUN.option(
-    "--resume",
-    RUN_FOLDER,
-    "Resume a run with long timers that was cut off in its window; takes the place of --target and --anomaly.",
-    name="run_dir",
-)
-@RUN.flag("--keep", "Leave the cluster up and print how to reach, audit and remove it.")
+@WHERE.option("--port-base", Count(1024, 65_532, "PORT"), "First of brokers + 1 loopback ports.  [default: free ports]")
+@RUN.option("--resume", RUN_FOLDER, "Resume an interrupted run with long timers.", name="run_dir")
+@RUN.flag("--keep", "Leave the cluster up, and print how to reach it and remove it.")
 def run(output: str, run_dir: Path | None, **parameters: Any) -> int:
-    """Boot a cluster, take a broker down, bring it back, and judge every broker's history."""
+    """Boot a cluster, inject a fault, and compare the logs of all brokers."""
     from harness.play import run as runs  # noqa: PLC0415  (slow imports, only where needed)
     from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415
 

@@ -15,9 +15,9 @@ SERVER = Group("Server")
 
 @command("harness report --out site", "harness report --results /data/results --out site", formats=False)
 @results_option
-@OUTPUT.option("--out", DIRECTORY, "The folder of the site.", required=True)
+@OUTPUT.option("--out", DIRECTORY, "Folder of the site.", required=True)
 def report(results: Path, out: Path) -> int:
-    """Write a static site over all runs and audits, with a page for each run, audit, anomaly and night."""
+    """Write a static site with a page for each run, audit, anomaly and night."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
 
     with interruptible(lambda: f"the site in {out} is not complete: run this again"):
@@ -30,9 +30,9 @@ def report(results: Path, out: Path) -> int:
 
 @command("harness serve", "harness serve --results /data/results --port 0", formats=False)
 @results_option
-@SERVER.option("--port", PORT, "0: a free one.", default=8642)
+@SERVER.option("--port", PORT, "Port of the site; 0 chooses a free port.", default=8642)
 def serve(results: Path, port: int) -> int:
-    """Show the same site on 127.0.0.1 until Ctrl-C; it follows runs in progress."""
+    """Serve the same site on 127.0.0.1 until Ctrl-C. It follows runs in progress."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
 
     if not results.is_dir():

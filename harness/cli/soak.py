@@ -46,52 +46,44 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 @SOAKED.option(
     "--minutes",
     kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
-    "For how long; the round that is played then is judged, too.",
+    "Duration; the last round is completed.",
     default=30.0,
 )
 @SOAKED.option("--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
-@SOAKED.option("--seed", kinds.SEED, "Of the first round.", default=1)
+@SOAKED.option("--seed", kinds.SEED, "Seed of the first round.", default=1)
 @SOAKED.option(
-    "--runtime",
-    kinds.RUNTIME,
-    "local (processes), docker, sim (models), or auto, as for `harness run`; local with --gate.",
-    default=AUTO,
+    "--runtime", kinds.RUNTIME, "local (processes), docker, sim (models) or auto; local with --gate.", default=AUTO
 )
-@SOAKED.flag("--gate", "Start every broker with the gate: any finding fails the soak.")
+@SOAKED.flag("--gate", "Start every broker with the gate; any finding fails the soak.")
 @SOAKED.option("--expect", kinds.file_to_read(), "Findings to tolerate by name; not with --gate.")
 @SOAKED.option(
-    "--resume",
-    kinds.EXISTING_DIRECTORY,
-    "Resume a soak that was cut off; takes the place of every other option.",
-    name="soak_dir",
+    "--resume", kinds.EXISTING_DIRECTORY, "Resume an interrupted soak, with its own options.", name="soak_dir"
 )
 @ROUNDS.option(
     "--schedule",
     kinds.file_to_read("each round of a soak has a round.json"),
-    "A round to play again, with one seed after the other, instead of drawn rounds.",
+    "Play this round again, each time with the next seed.",
 )
 @ROUNDS.option(
     "--shrink",
     kinds.Text(metavar="NAME"),
-    "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
+    "Reduce --schedule on sim-kafka to the smallest round with this finding.",
     shell_complete=_names_of_findings,
 )
-@ROUNDS.option("--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
-@ROUNDS.option("--rate", kinds.Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
+@ROUNDS.option("--partitions", kinds.Count(1, 1000), "Partitions of a round, in up to five topics.", default=30)
+@ROUNDS.option("--rate", kinds.Number(1, 10_000), "Client operations per second.", name="rate_hz", default=300.0)
 @ROUNDS.option(
-    "--play",
-    kinds.Number(6, 3600, "S"),
-    "For how many seconds operations and faults are drawn.",
-    name="play_s",
-    default=30.0,
+    "--play", kinds.Number(6, 3600, "S"), "Seconds of operations and faults in a round.", name="play_s", default=30.0
 )
 @results_option
 def soak(*, output: str, soak_dir: Path | None, **parameters: Any) -> int:
-    """Random workloads under composed faults, round after round on one cluster, each judged by itself.
+    """Search for unknown bugs: random workloads and faults, round after round.
 
-    Exits with 1 where anything was found that --expect does not tolerate; with 2 where a round is unknown, or where
-    something was found that has no name; else with 0. Rounds with findings, or unknown ones, are kept whole; each can
-    be played again by --schedule, and reduced by --shrink, which exits with 1 with the smallest round that it found.
+    Rounds with findings, and unknown rounds, are kept. --schedule plays a round again; --shrink reduces it to the
+    smallest round with the same finding, and exits with 1.
+
+    Exit codes: 0 nothing was found but what --expect tolerates, 1 a finding, 2 an unknown round or a finding without a
+    name, 254 usage or set-up error, 255 failed.
     """
     from harness.soak import campaign  # noqa: PLC0415  (slow imports, only where needed)
 
@@ -114,8 +106,9 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
     from harness.soak.campaign import shrink_file  # noqa: PLC0415
 
     target, schedule = parameters["target"], parameters["schedule"]
-    if schedule is None or target is None:
-        raise UsageError("--shrink NAME reduces a --schedule: give that, and --target sim-kafka")
+    needed = {"--schedule FILE": schedule, "--target sim-kafka": target}
+    if missing := [name for name, value in needed.items() if value is None]:
+        raise UsageError(f"--shrink NAME also needs {' and '.join(missing)}")
     shrunk = shrink_file(target, schedule, name, parameters["minutes"], progress)
     if output == JSON:
         stdout().json(shrunk)
@@ -176,12 +169,13 @@ def _show(result: SoakVerdict, output: str) -> None:
     out.table(Table(("round", "seed", "verdict", "operations", "faults", "found", "unexplained"), rows))
     if result.audit:
         names = ("diverged", "found", "called clean", "right accusations", "wrong accusations", "harmful copies")
-        out.line("audit beside: ", ", ".join(f"{result.audit[name]} {name}" for name in names))
+        out.line("audit: ", ", ".join(f"{result.audit[name]} {name}" for name in names))
     if result.groups:
         out.line("offsets of groups: ", ", ".join(f"{count} {name}" for name, count in result.groups.items()))
     if counts := result.gates:
         out.line(
-            f"gates: held {counts['held']} of {counts['exposed']} exposed outages, of {counts['partitions']} partitions"
+            f"gates: compaction delayed in {counts['held']} of {counts['exposed']} exposed outages, "
+            f"of {counts['partitions']} partitions"
         )
     if shown := result.shown:
         out.line(f"{shown.finding}: found in {shown.in_} of {shown.of} rounds")

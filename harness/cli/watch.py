@@ -25,30 +25,30 @@ WATCHING = common.Group("Watching")
 @common.bootstrap_option()
 @common.config_option
 @WATCHING.option(
-    "--state", DIRECTORY, "The folder with the latest verdict of each partition; created if missing.", required=True
+    "--state", DIRECTORY, "Folder with the latest verdict of each partition; created if missing.", required=True
 )
-@WATCHING.option("--every", Number(LEAST_S, MOST_S, "S"), "Seconds between two checks.", default=60.0)
-@WATCHING.option("--listen", Text(metavar="HOST"), "The address of the endpoint.", default="127.0.0.1")
-@WATCHING.option("--port", PORT, "Its port; 0: a free one.", default=9465)
+@WATCHING.option("--every", Number(LEAST_S, MOST_S, "S"), "Polling interval in seconds.", default=60.0)
+@WATCHING.option("--listen", Text(metavar="HOST"), "Address of the endpoint.", default="127.0.0.1")
+@WATCHING.option("--port", PORT, "Port of the endpoint; 0 chooses a free port.", default=9465)
 @READING.option(
-    "--rate-limit-mb",
-    MEGABYTES_A_SECOND,
-    "Read at most so many megabytes a second, from all brokers together.",
-    default=10.0,
+    "--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.", default=10.0
 )
 @READING.option(
-    "--spool-limit", Text(size_bytes, metavar="SIZE"), "Judge and delete data once so much was read.", default="1GiB"
+    "--spool-limit",
+    Text(size_bytes, metavar="SIZE"),
+    "Disk space for data, which is checked and deleted in parts.",
+    default="1GiB",
 )
 def watch(topics: tuple[str, ...], bootstrap: str, config: Path | None, spark: SparkOptions, **options: Any) -> int:
-    """Audit a running cluster continuously. Reads and describes only, as `harness audit live`.
+    """Audit a running cluster continuously. Read-only.
 
-    Every minute brokers are asked for frozen replicas, and for replicas that may miss removals. Meanwhile all
-    partitions are compared in full, the oldest comparison first; partitions that the checks suspect go first.
+    Looks for frozen replicas and replicas at risk every minute. Meanwhile it compares all partitions in full, suspected
+    partitions first, then the oldest comparison.
 
-    The endpoint has a page at /, the latest verdict of each partition at /partitions (JSON), /metrics for Prometheus,
-    and /health.
+    Serves a page at /, the latest verdict of each partition at /partitions (JSON), /metrics for Prometheus, and
+    /health.
 
-    Exit codes: 0 ended by a signal, 254 arguments that cannot be used, or no broker answers at the start, 255 failed.
+    Exit codes: 0 ended by a signal, 254 usage or set-up error, or no broker answers at the start, 255 failed.
     """
     from harness.audit.live.compare import AuditRequest  # noqa: PLC0415  (slow imports, only where needed)
     from harness.audit.watch.run import watch_until_signal  # noqa: PLC0415

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from checkers.finding import HANGING_TRANSACTION, LATENT
 from harness.judge.finding import Finding, Place, brokers_text, by_place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, ScenarioVerdict, Verdict
+from harness.report.headlines import headline
 from harness.report.page import render
 from harness.run_folder.store import begin_of
 
@@ -61,6 +62,16 @@ def audit_text(verdict: Verdict, repair: str, file: str | None) -> AuditText:
     return AuditText(summary_line(verdict), [*paragraphs, *_undecided(verdict.scenarios)], notes)
 
 
+def run_paragraphs(verdict: Verdict) -> list[Paragraph]:
+    """Return a paragraph for each kind of finding of a run, and for the clean and the unknown scenarios."""
+    paragraphs = [_of_kind(kind, findings, "") for kind, findings in _kinds(verdict.findings)]
+    for name in (UNKNOWN, CLEAN):
+        if scenarios := [scenario for scenario in verdict.scenarios if scenario.verdict == name]:
+            names = ", ".join(scenario.scenario for scenario in scenarios)
+            paragraphs.append(Paragraph(name, names, _distinct("Why", [scenario.reason for scenario in scenarios])))
+    return paragraphs
+
+
 def audit_page(verdict: Verdict, file: str, repair: str = ANY_CLUSTER, index: str = "") -> str:
     """Return the page of an audit. ``index``: the address of the page of all runs, if the page is part of a site."""
     text, began_at = audit_text(verdict, repair, file), begin_text(verdict.run_id)
@@ -105,11 +116,12 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
     if broker is not None:
         who = f"{brokers_text([broker])} is wrong"
     else:
-        who = "on every replica" if is_decided else "which replica is wrong is undecided"
+        who = "on every replica" if is_decided else "cannot tell which replica is wrong"
     rows = _distinct("Impact now", [finding.impact for finding in findings if finding.impact])
+    rows += _distinct("Consequence", [finding.consequence for finding in findings if finding.consequence])
     rows += _distinct("Cause", [finding.cause for finding in findings if finding.cause])
     rows += _distinct("Consumers", [f.record.consumers for f in findings if f.record and f.record.consumers])
-    rows += _distinct("Meaning", [finding.means for finding in findings if finding.means])
+    rows += _distinct("Meaning", [finding.means or headline(finding) for finding in findings])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)
     if findings[0].anomaly == HANGING_TRANSACTION:
         rows += _distinct("First", [finding.do for finding in findings if finding.do])

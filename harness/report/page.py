@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
+SCRIPTS: Final = ("copy.js", "table.js", "live.js")
 SIGNS: Final = {ANOMALY: "✗", UNKNOWN: "?", AS_EXPECTED: "≈", CLEAN: "✓"}
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
@@ -87,12 +90,20 @@ def render(template: str, **values: Any) -> str:
 
 
 @cache
+def policy() -> str:
+    """Return the content security policy of all pages: no source but the page itself, and no script but ours."""
+    digests = (hashlib.sha256(render(script).encode()).digest() for script in SCRIPTS)
+    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; script-src {scripts}"
+
+
+@cache
 def _environment() -> Environment:
     loaded = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS}
+    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS, "policy": policy}
     loaded.filters |= {
         "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
         "pretty": lambda value: to_json(as_json(value), indent=2),

@@ -6,8 +6,6 @@ for changes (``live.js``); an unchanged page is answered by its ETag alone.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.report.page import DRAWING_ERRORS, render
+from harness.report.page import DRAWING_ERRORS, policy
 from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of, read_contents
 from harness.report.stored import running_runs
 
@@ -26,7 +24,6 @@ HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})
 """Names of this host: a request by another name comes from a foreign page in the user's browser."""
 UPDATE_S = 3
-_SCRIPTS: Final = ("copy.js", "table.js", "live.js")
 
 
 def serving(results: Path, port: int) -> BaseWSGIServer:
@@ -41,8 +38,6 @@ def serving(results: Path, port: int) -> BaseWSGIServer:
 def app_of(results: Path) -> Flask:
     """Return the application for a results folder."""
     app = Flask(__name__, static_folder=None)
-    scripts = " ".join(map(_hash_source, _SCRIPTS))
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; script-src {scripts}"
 
     @app.before_request
     def _reject_other_hosts() -> None:
@@ -51,7 +46,7 @@ def app_of(results: Path) -> Flask:
 
     @app.after_request
     def _forbid_other_sources(response: Response) -> Response:
-        response.headers["Content-Security-Policy"] = policy
+        response.headers["Content-Security-Policy"] = policy()
         response.headers["Cache-Control"] = "no-store"
         response.add_etag()
         response.make_conditional(request)
@@ -76,8 +71,3 @@ def app_of(results: Path) -> Flask:
             abort(500, visible(problem_of(address, error)))
 
     return app
-
-
-def _hash_source(script: str) -> str:
-    """Return what a content security policy calls an inline script: no other script is run."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(render(script).encode()).digest()).decode()}'"

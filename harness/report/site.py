@@ -39,7 +39,7 @@ from harness.report.stored import (
     stored_runs,
     stored_soaks,
 )
-from harness.run_folder.store import AUDITS, REPORT, VERDICT
+from harness.run_folder.store import AUDITS, VERDICT
 from harness.schedules.catalog import ALL_SCENARIOS
 
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
@@ -120,8 +120,13 @@ def problem_of(address: str, error: Exception) -> str:
 
 
 def evidence_pages(contents: Contents) -> Pages:
-    """Return the pages of runs, rounds and audits, which raise an error of `DRAWING_ERRORS` for damaged evidence."""
-    pages: Pages = {f"runs/{run.name}.html": partial(run_page, run) for run in contents.runs}
+    """Return the pages of runs, rounds and audits, which raise an error of `DRAWING_ERRORS` for damaged evidence.
+
+    A stored ``report.html`` is not used: a folder from elsewhere may have a script in it.
+    """
+    pages: Pages = {
+        f"runs/{run.name}.html": partial(page, run.folder, run.manifest, run.verdict) for run in contents.runs
+    }
     for soak in contents.soaks:
         for name in soak.with_evidence:
             pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)
@@ -165,13 +170,6 @@ def index_page(
     )
 
 
-def run_page(run: StoredRun) -> str:
-    """Return a run's stored page, else a new one. Raises an error of `DRAWING_ERRORS`."""
-    stored = run.folder.path / REPORT
-    is_stored = stored.is_file() and not stored.is_symlink()
-    return stored.read_text() if is_stored else page(run.folder, run.manifest, run.verdict)
-
-
 def _difference_page(before: StoredRun, after: StoredRun, drawn: Collection[str]) -> str:
     up, compared = _up(f"differences/{after.name}"), difference(before, after)
     return render("difference.html", compared=compared, before=before, after=after, drawn=drawn, up=up)
@@ -200,12 +198,15 @@ def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
 
 
 def _make_room(out: Path) -> None:
-    if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
-        raise UsageError(f"{out} has files that are not part of a report; choose another folder with --out")
-    for folder in FOLDERS:
-        shutil.rmtree(out / folder, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).touch()
+    try:
+        if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
+            raise UsageError(f"{out} has files that are not part of a report; choose another folder with --out")
+        for folder in FOLDERS:
+            shutil.rmtree(out / folder, ignore_errors=True)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARK).touch()
+    except OSError as error:
+        raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
 
 
 def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, Any]:

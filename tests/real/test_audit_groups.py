@@ -63,7 +63,7 @@ def test_a_live_audit_says_what_groups_get_and_who_coordinates_them(kept: Kept, 
     # The run's last look was at the coordinator that was down.
     assert {one["coordinator"]["broker"] for one in records} == {2}
     assert "wrong" in {one["coordinator"]["is"] for one in records}
-    assert all(one["coordinator"]["text"].startswith("who coordinates group ") for one in records)
+    assert all(one["coordinator"]["text"].startswith("coordinator of group ") for one in records)
     sandbox.wait_until_nothing_is_left()
 
 

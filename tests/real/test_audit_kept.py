@@ -102,7 +102,7 @@ def test_a_key_is_explained_on_each_replica(kept: Kept, sandbox: Sandbox) -> Non
         assert [replica["served"][:7] for replica in deleted["replicas"]] == ["nothing", "the val", "nothing"]
         assert [text[:12] for text in deleted["differences"]] == ["brokers 1, 3"]
         stuck = key(sandbox, "stuck-lso", where)
-        assert [text[:33] for text in stuck["differences"]] == ["broker 2 holds the transaction of"], stuck
+        assert [text[:38] for text in stuck["differences"]] == ["broker 2 still has the transaction of "], stuck
         assert [record["outcome"] for record in stuck["replicas"][1]["records"]] == ["open", "committed"]
         assert "no pass goes beyond" in stuck["replicas"][1]["cleaner"][0]
         is_disk_known = all(replica["cleaner"][-1].startswith("dirty from") for replica in stuck["replicas"])

@@ -29,7 +29,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     NotebookClient(notebook, timeout=CELL_S, kernel_name="python3", resources=resources).execute()
     shown = outputs(notebook)
     assert "tombstone-divergence | decided: False" in shown
-    assert "tombstone-divergence | decided: True | broker 2\ndeleted key K is alive" in shown
+    assert "tombstone-divergence | decided: True | broker 2\ndeleted key K is back" in shown
     assert "|K  |[{2, {0, false" in shown, "the differing key"
 
 

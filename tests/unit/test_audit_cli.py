@@ -93,7 +93,7 @@ def test_what_brokers_say_is_a_finding_with_advice(
     content = to_json(result)
     (printed,) = content["findings"]
     assert [printed[name] for name in ("anomaly", "broker", "offset", "producer_id")] == ["stuck-lso", 2, 0, 7]
-    assert "no other replica is shown to be right" in printed["do"]
+    assert "no other replica can be proven correct" in printed["do"]
     assert not any("reassign" in command for command in printed["commands"])
     assert show(result, JSON) == EXIT_ANOMALY
     assert json.loads(capsys.readouterr().out) == content

@@ -114,8 +114,8 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     assert summary.startswith("1 of 1 partition diverged, 0 agree   (cluster literal, ")
     assert kind == "ANOMALY      tombstone-divergence: t-0: broker 2 is wrong"
     assert meaning.startswith("  Meaning    a deleted key still has its value on broker 2")
-    assert evidence.startswith("  Evidence   broker 2, t-0, offset 0: deleted key K is alive")
-    assert printed.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
+    assert evidence.startswith("  Evidence   broker 2, t-0, offset 0: deleted key K is back")
+    assert printed.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is back")
     assert means.startswith("  what it means: a deleted key still has its value on broker 2")
     assert do.startswith("  what to do: rebuild the replica with harness repair, or by hand: pause compaction, ")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
@@ -133,7 +133,7 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     assert code == EXIT_ANOMALY
     content: dict[str, Any] = json.loads(text)
     assert (content["schema"], content["verdict"], content["notes"]) == (1, "anomaly", [])
-    assert content["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
+    assert content["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is back")
     assert content["target"] == {"name": "copies", "cluster_id": "literal", "brokers": [1, 2]}
     assert content["timings_s"].keys() == {"check"}
     (partition,) = content["scenarios"]

@@ -263,9 +263,10 @@ class TestFrozen:
         ((replica,),) = (topic.replicas for topic in verdict.topics)
         assert (verdict.level, replica.kind, replica.broker) == (Level.TOO_LATE, ExposureKind.FROZEN, 2)
         assert replica.sentence == (
-            "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
-            " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
-            " offset 4 on (high watermark 10): `harness audit live` reads the records behind it"
+            "broker 2 still has the transaction of producer 7 open from offset 4 of t-0, and it has ended on"
+            " brokers 1, 3; the coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of"
+            " broker 2 get nothing from offset 4 on (high watermark 10): `harness audit live` reads the records behind"
+            " it"
         )
         assert verdict.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
 

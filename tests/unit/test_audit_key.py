@@ -24,7 +24,7 @@ T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
 END = put(20, "other")
 GONE = "broker 2: no record, and nothing at offset 0; broker 1: the value of offset 0"
 STUCK = (
-    "broker 2 holds the transaction of producer 5 open from offset 0 on, and shows read_committed consumers nothing"
+    "broker 2 still has the transaction of producer 5 open from offset 0 on, and shows read_committed consumers nothing"
     " from there on; broker 1 ended it"
 )
 

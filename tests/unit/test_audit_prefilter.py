@@ -49,8 +49,8 @@ def test_a_transaction_that_others_decided_is_stuck() -> None:
     (suspicion,) = result.suspicions
     assert (suspicion.anomaly, suspicion.broker, suspicion.decided_on) == (STUCK_LSO, 2, (1, 3))
     assert (suspicion.offset, suspicion.transaction) == (FIRST, OPEN[0])
-    assert "broker 2 holds the transaction of producer 7 open from offset 10 of t-0" in suspicion.explanation
-    assert "brokers 1, 3 decided it; the coordinator of tx says CompleteCommit" in suspicion.explanation
+    assert "broker 2 still has the transaction of producer 7 open from offset 10 of t-0" in suspicion.explanation
+    assert "it has ended on brokers 1, 3; the coordinator of tx says CompleteCommit" in suspicion.explanation
 
 
 def test_a_later_transaction_of_the_producer_elsewhere_is_another_one() -> None:
@@ -91,7 +91,7 @@ def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
     result = filtered({1: [PAST], 2: [LAGS]}, COMPLETE)
     assert result.suspicions == ()
     (note,) = result.notes
-    assert "broker 2 holds the transaction" in note
+    assert "broker 2 still has the transaction" in note
     assert note.endswith("too far behind to tell")
 
 

@@ -100,7 +100,7 @@ CASES = {
     ),
     "deleted-beyond-the-bound-and-all-of-it-cleaned": Case(
         [has(3, put(0, "K"), put(2, "L")), has(5, put(2, "L"), put(4, "M"))],
-        has(5, put(2, "L"), put(4, "M")), "anomaly", "is alive", ("tombstone-divergence", 1, 0),
+        has(5, put(2, "L"), put(4, "M")), "anomaly", "is back", ("tombstone-divergence", 1, 0),
     ),
     "retention-while-it-was-read": Case(
         has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3"
@@ -148,7 +148,7 @@ CASES = {
         has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)
     ),
     "alive": Case(
-        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
+        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is back", ("tombstone-divergence", 1, 0)
     ),
     "alive-as-far-as-was-read": Case(
         has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")),
@@ -160,7 +160,7 @@ CASES = {
         spans={TP: Span(1)},
     ),
     "alive-and-not-yet-served": Case(
-        has(3, put(0, "K"), put(2, "L"), last_stable_offset=0), has(3, put(2, "L")), "anomaly", "is alive",
+        has(3, put(0, "K"), put(2, "L"), last_stable_offset=0), has(3, put(2, "L")), "anomaly", "is back",
         ("tombstone-divergence", 1, 0), effect="latent",
     ),
     "poison-and-not-yet-served": Case(

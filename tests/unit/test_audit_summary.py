@@ -56,6 +56,8 @@ def test_findings_of_a_kind_are_one_paragraph_and_undecided_partitions_are_count
     assert printed(audit(*scenarios, findings=(finding(0), finding(1)), notes=("seen",))) == (
         "2 of 5 partitions diverged, 2 undecided, 1 agrees   (cluster C, 3 s)\n"
         "ANOMALY      stuck-lso: orders-0, orders-1: broker 2 is wrong\n"
+        "  Meaning    broker 2 will never deliver orders-0 past offset 5 to read_committed consumers\n"
+        "             broker 2 will never deliver orders-1 past offset 5 to read_committed consumers\n"
         "  Evidence   broker 2, orders-0, offset 5: frozen at 0\n"
         "             and 1 more\n"
         "UNKNOWN      not-read: orders-3, orders-4\n"
@@ -77,7 +79,7 @@ def test_the_worst_comes_first() -> None:
     assert [line.split(None, 1)[1] for line in lines if line.startswith("ANOMALY")] == [
         "stuck-lso: orders-3, orders-4: broker 2 is wrong",
         "stuck-lso: orders-2: broker 1 is wrong",
-        "tombstone-divergence: orders-1: which replica is wrong is undecided",
+        "tombstone-divergence: orders-1: cannot tell which replica is wrong",
         "committed-to-aborted: orders-0: broker 2 is wrong",
     ]
 

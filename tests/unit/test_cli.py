@@ -8,22 +8,26 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes.host import write_java
+from findings import audited_verdict, finding
 from in_process import exit_code
 from literal import History, appeared, put, replica, write_run
 from pages import MANIFEST
 from pyspark.sql import SparkSession
 
+from harness import console
 from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.judge import check
 from harness.judge.run_verdict import Results
+from harness.judge.verdict import RunResult
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -140,7 +144,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ("explore --target sim-redpand", ["unknown simulated target 'sim-redpand'"]),
         ("run --seed 5", ["give --target and --anomaly: see"]),
         ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
-        ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not in the range 3<=x<=7"]),
+        ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not between 3 and 7"]),
         ("run --resume nowhere", ["'--resume'", "'nowhere' is not a folder"]),
         ("run --resume nowhere --target kafka-3.9", ["'--resume'", "'nowhere' is not a folder"]),
         ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
@@ -247,6 +251,28 @@ def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[s
     rows = capsys.readouterr().out.splitlines()
     for name, nemesis in SCRIPTS.items():
         assert [row for row in rows if row.split()[0] == name and nemesis.summary[:30] in row] != []
+
+
+def test_a_run_of_several_scenarios_is_a_table_and_a_paragraph_for_each_kind_of_finding(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    verdicts = ["anomaly", "anomaly", "clean", "unknown"]
+    audited = audited_verdict("s", "t", "u", "v")
+    scenarios = tuple(replace(of, verdict=each) for of, each in zip(audited.scenarios, verdicts, strict=True))
+    findings = (finding(topic="s"), finding(topic="t"))
+    actual = replace(audited, verdict="anomaly", scenarios=scenarios, findings=findings)
+    console.show(RunResult(RunFolder(tmp_path), actual, {}), "text")
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["scenario", "verdict", "findings", "broker", "effect"]
+    assert [line.split() for line in lines[:4]] == [
+        ["s-0", "ANOMALY", "1", "2", "visible"],
+        ["t-0", "ANOMALY", "1", "2", "visible"],
+        ["u-0", "CLEAN", "0"],
+        ["v-0", "UNKNOWN", "0"],
+    ]
+    assert [line.split(None, 1)[1] for line in lines[4:] if line[0] != " "][:3] == [
+        "tombstone-divergence: s-0, t-0: broker 2 is wrong", "v-0", "u-0",
+    ]  # fmt: skip
 
 
 def run_folder(top: Path) -> Path:

@@ -19,8 +19,9 @@ from test_documentation import parse
 from test_nightly_night import plan_of
 
 from harness import DISTRIBUTION
-from harness.cli.main import cli
+from harness.cli.main import SECTIONS, cli
 from harness.cli.options.common import command as make_command
+from harness.cli.options.common import summary
 from harness.console import ConsoleProgress, show
 from harness.judge.verdict import RunResult
 from harness.nightly.ledger import Ledger
@@ -43,13 +44,28 @@ LEAVES = dict(leaves())
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_command_has_two_examples_or_more_that_can_be_parsed(name: str) -> None:
-    head, *examples = (LEAVES[name].epilog or "").split("\n  $ ")
+    head, *examples = (LEAVES[name].epilog or "").split("\n  ")
     assert head == "\b\nExamples:"
     assert len(examples) >= 2
     for example in examples:
         words = shlex.split(example)
         assert " ".join(words).partition("harness ")[2].startswith(name)
         parse(words[words.index("harness") + 1 :])
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_help_fits_one_screen_and_shows_no_words_of_click(name: str) -> None:
+    shown = CliRunner().invoke(cli, [*name.split(), "--help"]).stdout
+    assert len(shown.splitlines()) <= 60
+    assert [word for word in ("Sentinel", "INTEGER RANGE", "<=x<=") if word in shown] == []
+
+
+def test_every_summary_is_shown_in_full_in_its_group() -> None:
+    shown = " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
+    commands = [command for section in SECTIONS for command in section.commands.values()]
+    assert sorted(command.name or "" for command in commands) == sorted(cli.commands)
+    for command in commands:
+        assert f"{command.name} {summary(command.help)}" in shown
 
 
 @pytest.mark.parametrize("name", LEAVES)

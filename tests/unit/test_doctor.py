@@ -9,9 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
+from click.testing import CliRunner
 
 from harness import doctor
+from harness.cli.doctor import doctor as command
 from harness.doctor import Check, diagnose
 from harness.errors import UsageError
 from harness.host import engine
@@ -48,6 +51,18 @@ def test_every_failure_has_a_remedy() -> None:
     assert len({check.name for check in checks}) == len(checks)
     assert check("Python").ok
     assert check("package kafka-python").ok
+
+
+def test_the_table_is_folded_and_fits_a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(local.WHY_UNAVAILABLE, Need.CLOCK, lambda: "there is no library " * 20)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
+    shown = CliRunner().invoke(command, []).stdout.splitlines()
+    assert max(map(len, shown)) <= 100
+    assert [line.split()[0] for line in shown if line[0] != " "] == sorted(
+        (line.split()[0] for line in shown if line[0] != " "), key=["missing", "ok", "optional", "1"].index
+    )
+    assert sum("package" in line for line in shown) == sum("jars of" in line for line in shown) == 1
+    assert re.fullmatch(r"1 missing, \d+ ok, \d+ optional: install what is missing", shown[-1])
 
 
 def test_jars_that_are_not_cached_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +144,10 @@ def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(local.WHY_UNAVAILABLE, need, lambda: "run as root")
         assert check(need).ok
         assert check(need).found == "run as root"
-    assert check(Need.CLOCK).remedy == "only --nemesis clock-skew needs it with --runtime local"
-    assert check(Need.FIREWALL).remedy.startswith("only --nemesis bridge, lossy, one-way, ring, split needs it")
+    assert check(Need.CLOCK).remedy == "needed only for --runtime local --nemesis clock-skew"
+    assert check(Need.FIREWALL).remedy.startswith(
+        "needed only for --runtime local --nemesis bridge, lossy, one-way, ring, split"
+    )
 
 
 def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +158,7 @@ def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.Monkey
     for name, value in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
         assert check(name).ok
         assert value in check(name).found
-        assert check(name).remedy == "only --runtime docker needs it"
+        assert check(name).remedy == "needed only for --runtime docker"
 
 
 def test_images_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,12 +121,15 @@ def test_a_guard_that_fails_beyond_repair_says_how_to_release(cluster: FakeClust
     assert "harness guard release --bootstrap-server b:1" in done.stderr
 
 
-def test_who_only_looks_ends_with_0_and_joins_no_group(cluster: FakeCluster) -> None:
-    cluster.away = {"t": {2}}
-    signal_when(cluster, "view", 3, signal.SIGTERM)
+@pytest.mark.parametrize(("away", "changed", "code"), [({"t": {2}}, 1, EXIT_UNKNOWN), ({}, 0, EXIT_CLEAN)])
+def test_a_dry_run_is_one_round_that_changes_nothing(
+    cluster: FakeCluster, away: dict[str, set[int]], changed: int, code: int
+) -> None:
+    cluster.away = away
     done = run(*RUNNING, "--dry-run")
-    assert (done.return_value, cluster.log) == (EXIT_CLEAN, [])
-    assert "would pause it" in done.stderr
+    assert (done.return_value, cluster.log) == (code, [])
+    assert ("would pause it" in done.stderr) is bool(changed)
+    assert f"a guard would change {changed} of " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_who_only_looks_ends_with_0_and_joins_no_group(cluster: FakeCluster) -> 
         ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
         ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
         ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
-        ((*RUNNING, "--interval", "0"), "is not a number in the range 0.2<=x<=3600"),
+        ((*RUNNING, "--interval", "0"), "is not a number from 0.2 to 3600"),
         ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
     ],
 )

@@ -105,7 +105,6 @@ def test_an_unhealthy_guard_answers_503() -> None:
         (replace(STATUS, round_ms=NOW_MS - 59_000, interval_s=20.0), None),
         (replace(STATUS, unpaused=frozenset("u")), "exposed and not paused: u"),
         (replace(STATUS, unpaused=frozenset("u"), leads=False), None),
-        (replace(STATUS, unpaused=frozenset("u"), mode="dry-run"), None),
     ],
 )
 def test_what_is_wrong_is_a_sentence(status: GuardStatus, wrong: str | None) -> None:

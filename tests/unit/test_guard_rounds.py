@@ -11,7 +11,6 @@ from harness.errors import HarnessError
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry
 from harness.protect.guard.run import wait_for_round
 from harness.protect.guard.service import ALARMED_S
-from harness.protect.guard.status import DRY_RUN
 from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 
 MAX_LAG = str(2**63 - 1)
@@ -245,7 +244,7 @@ def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_t
 
 def test_who_only_looks_changes_nothing() -> None:
     cluster = one_topic()
-    started = start(cluster, mode=DRY_RUN)
+    started = start(cluster, is_dry_run=True)
     started.guard.leadership = None
     for _ in range(2):
         assert started.guard.attempt()
@@ -258,7 +257,7 @@ def test_who_only_looks_changes_nothing() -> None:
 
 def test_who_only_looks_needs_no_channel() -> None:
     cluster = one_topic()
-    started = start(cluster, mode=DRY_RUN)
+    started = start(cluster, is_dry_run=True)
     started.guard.leadership = None
     cluster.before = failing("read", 100)
     assert started.guard.attempt()

@@ -289,7 +289,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--set topic.segment.ms=1 --set topic.segment.ms=2", "topic.segment.ms is '1' already"),
         ("--set topic.nosuch.setting=1", "Kafka 3.9.2 has no such setting of a topic"),
         ("--set broker.log.dirs=/x", "the harness sets log.dirs itself"),
-        ("--partitions 100000000", "'--partitions': '100000000' is not in the range 1<=x<=100"),
+        ("--partitions 100000000", "'--partitions': '100000000' is not between 1 and 100"),
         ("--time-limit nan", "'--time-limit': 'nan' is not a finite number"),
         ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 is an image that is pulled"),
         ("--runtime ssh --nodes a,b,c --command-config file", "--command-config is for --runtime local or docker"),

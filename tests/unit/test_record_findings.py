@@ -95,7 +95,7 @@ def test_an_aborted_offset_that_counts() -> None:
         {"brokers": [1, 3], "state": "committed offset 10", "committed_offset": 10, "pending": False},
     ]
     assert record["coordinator"] == {
-        "broker": 1, "is": "right", "text": "who coordinates group g now: broker 1, right"
+        "broker": 1, "is": "right", "text": "coordinator of group g: broker 1 (right)"
     }  # fmt: skip
     assert record["consumers"] == (
         "group g: with broker 2 as coordinator it starts data-0 at 60, and skips offsets 10 to 59; with broker 1 or 3 "
@@ -133,7 +133,7 @@ def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 10 on brokers 1 and 3, 60 on broker 2; in"
     )
-    assert explained["record"]["coordinator"]["text"] == "who coordinates group g now: broker 2, undecided"
+    assert explained["record"]["coordinator"]["text"] == "coordinator of group g: broker 2 (undecided)"
     assert "commit" not in explained["record"]
     assert explained["do"].index("save the folder of __consumer_offsets-0 of every replica") < explained["do"].index(
         "smallest"
@@ -154,7 +154,7 @@ def test_a_deleted_group_that_is_back() -> None:
         "group g, data-0: committed offset 10 on broker 2, no committed offset on brokers 1 and 3; in the log: "
     )
     assert explained["record"]["coordinator"] == {
-        "broker": 2, "is": "wrong", "text": "who coordinates group g now: broker 2, wrong"
+        "broker": 2, "is": "wrong", "text": "coordinator of group g: broker 2 (diverged)"
     }  # fmt: skip
     assert explained["record"]["consumers"] == (
         "group g: with broker 2 as coordinator it starts data-0 at 10; with broker 1 or 3 as coordinator it starts "
@@ -235,9 +235,7 @@ def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
 
 def test_a_partition_without_a_leader() -> None:
     (explained,) = explain_rows([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
-    assert (
-        explained["record"]["coordinator"]["text"] == "who coordinates group g now: nobody, the partition has no leader"
-    )
+    assert explained["record"]["coordinator"]["text"] == "coordinator of group g: none, the partition has no leader"
 
 
 def test_a_transactional_id() -> None:
@@ -250,8 +248,7 @@ def test_a_transactional_id() -> None:
         "broker 2; "
     )
     assert (
-        explained["record"]["coordinator"]["text"]
-        == "who coordinates transactional id payments now: broker 3, undecided"
+        explained["record"]["coordinator"]["text"] == "coordinator of transactional id payments: broker 3 (undecided)"
     )
     assert explained["means"].startswith("replicas have different states of transactional ids")
 
@@ -263,7 +260,7 @@ def test_a_topic_of_a_tool_is_led() -> None:
     assert explained["explanation"].startswith(
         "subject o-value, version 3: schema id 7 on broker 1, no schema on brokers 2 and 3"
     )
-    assert explained["record"]["coordinator"]["text"] == "who leads the partition now: broker 1, undecided"
+    assert explained["record"]["coordinator"]["text"] == "leader of the partition: broker 1 (undecided)"
     assert explained["key"] == {"text": key.decode()}
 
 
@@ -343,7 +340,7 @@ def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
     assert means.startswith("  Meaning    while broker 2 coordinates, committed offsets are back")
     assert evidence == (
         "  Evidence   broker 2, __consumer_offsets-0, offset 0: group g, data-0: committed offset 10 "
-        'on broker 2, no committed offset on broker 1; in the log: deleted key "group g, data-0" is alive: it was '
+        'on broker 2, no committed offset on broker 1; in the log: deleted key "group g, data-0" is back: it was '
         "deleted at offset 1, and this broker has no tombstone there and serves the value of offset 0"
     )
     assert selected == (

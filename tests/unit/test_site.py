@@ -78,12 +78,14 @@ def test_folders_that_vanish_while_runs_are_looked_for(tmp_path: Path, monkeypat
 def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
     results, site = tmp_path / "results", tmp_path / "site"
     path = stored(results, 1, ANOMALY)
-    (stored(results, 2, CLEAN) / "report.html").write_text("the stored page")
+    (stored(results, 2, CLEAN) / "report.html").write_text("<script>stolen()</script>")
     text = written(results, site)
     for name in (path.name, ID.format(2)):
         assert f'href="runs/kafka-4.4/stuck-lso/{name}.html"' in text
     assert "<h1><span" in (site / "runs/kafka-4.4/stuck-lso" / f"{path.name}.html").read_text()
-    assert (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text() == "the stored page"
+    drawn = (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text()
+    assert "stolen" not in drawn, "a folder from elsewhere may have any page"
+    assert "script-src &#39;sha256-" in drawn
     shown = (site / "anomalies" / "stuck-lso.html").read_text()
     assert f'href="../runs/kafka-4.4/stuck-lso/{path.name}.html#finding-1"' in shown
     assert "No run in this folder has this anomaly." in (site / "anomalies" / "aborted-to-committed.html").read_text()
@@ -191,6 +193,12 @@ def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path
     assert "? unknown</span> 1 of 1" in written(results, site)
     with pytest.raises(UsageError, match="has files that are not part of a report"):
         written(results, results)
+
+
+def test_a_site_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    stored(tmp_path / "results", 1, CLEAN)
+    with pytest.raises(UsageError, match="--out /proc/x cannot be written: No such file or directory"):
+        written(tmp_path / "results", Path("/proc/x"))
 
 
 def test_a_folder_without_runs(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.m
 
 COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and start the consumers'
 UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
-NONE_RIGHT: Final = "no other replica is shown to be right"
+NONE_RIGHT: Final = "no other replica can be proven correct"
 SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text())
 ONCE_AGREED: Final = "# once the replicas agree: "
 """Begins the lines that resume compaction, which is paused while a person decides."""

@@ -172,18 +172,16 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
     if record is None or record.key is None or broker is None:
         return finding
     name, hashed = _coordinated(topic, record.key)
-    verb = ("leads", "led") if hashed is None else ("coordinates", "coordinated")
-    question = (
-        f"who {verb[0]} {name} now" if evidence.is_current else f"who {verb[1]} {name} at the end of the metadata log"
-    )
+    at = "" if evidence.is_current else " at the end of the metadata log"
+    role = f"{'leader' if hashed is None else 'coordinator'} of {name}{at}"
     count = evidence.partition_counts[topic]
-    standing, text = UNAFFECTED, f"{question}: nobody, the partition has no leader"
+    standing, text = UNAFFECTED, f"{role}: none, the partition has no leader"
     if hashed is not None and offsets_partition(hashed, count) != finding.partition:
         here = f"partition {offsets_partition(hashed, count)} of {topic}, which has {count} partitions"
         broker, text = -1, f"{name} belongs to {here}: no coordinator reads this record"
     elif broker >= 0:
         standing = _standing(finding, broker)
-        text = f"{question}: broker {broker}, {standing}"
+        text = f"{role}: broker {broker} ({'diverged' if standing == WRONG else standing})"
     coordinator = CoordinatorStatus(broker=broker if broker >= 0 else None, is_=standing, text=text)
     return replace(finding, record=replace(record, coordinator=coordinator))
 

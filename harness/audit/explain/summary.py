@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from harness.console import show_findings, verdict_word
+from harness.console import WIDTH, show_findings, show_paragraphs
 from harness.judge.verdict import Verdict
 from harness.report.audits import FILE, audit_text
 from harness.terminal import Terminal
-
-WIDTH: Final = 12
-"""The column in which sentences begin."""
 
 
 def show_audit(out: Terminal, verdict: Verdict, repair: str, *, file: str | None, is_verbose: bool) -> None:
@@ -21,9 +16,7 @@ def show_audit(out: Terminal, verdict: Verdict, repair: str, *, file: str | None
     """
     text = audit_text(verdict, repair, file)
     out.line(text.summary)
-    for paragraph in text.paragraphs:
-        out.fields([(verdict_word(paragraph.verdict), paragraph.title)], width=WIDTH)
-        out.fields([(f"  {name}", sentence) for name, sentence in paragraph.rows], width=WIDTH)
+    show_paragraphs(out, text.paragraphs)
     if is_verbose:
         show_findings(out, verdict)
     notes = list(text.notes)

@@ -84,8 +84,8 @@ def _compare_open(replica: KeyReplica, replicas: Sequence[KeyReplica], bound: in
     if first >= bound or not past or not log.records or log.records[-1].offset < first:
         return
     text = (
-        f"broker {replica.broker} holds the transaction of producer {producer} open from offset {first} on, and shows"
-        f" read_committed consumers nothing from there on; {brokers_text(other.broker for other in past)} ended it"
+        f"broker {replica.broker} still has the transaction of producer {producer} open from offset {first} on, and"
+        f" shows read_committed consumers nothing from there on; it ended on {brokers_text(b.broker for b in past)}"
     )
     # Else the marker may be beyond the end of this log.
     ends = [(other.log.end if other.is_complete is None else other.high_watermark, other) for other in past]

@@ -22,7 +22,7 @@ SHOWN: Final = 20
 WIDTH: Final = 10
 WHY: Final = (
     "no cleaner may cause this. A replica that was down, or was being added, while a delete or a marker was written and"
-    " removed again never gets it: it serves the deleted value, misjudges the transaction, or holds it open"
+    " removed again never gets it: it serves the deleted value, misjudges the transaction, or still has it open"
 )
 NO_DISK: Final = (
     "dirty offsets, segments and dirty ratios are not known without the disks: give copies of them by --broker ID=DIR"

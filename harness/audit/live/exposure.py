@@ -228,7 +228,7 @@ def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterat
             level = Level.AT_RISK
             ago = _ago(since_ms, open_ms, "its coordinator's clock" if by_coordinator else "producers' clocks")
             facts = (
-                f"broker {broker} holds the transaction of producer {transaction.producer_id} open in {name_of(tp)}"
+                f"broker {broker} still has the transaction of producer {transaction.producer_id} open in {name_of(tp)}"
                 f" since {ago}, and a transaction is aborted after {duration_text(timeout_ms / 1000)}"
             )
         else:

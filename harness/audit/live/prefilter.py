@@ -168,7 +168,7 @@ def by_open_transactions(
             state = (
                 f"; the coordinator of {escape(described.transactional_id)} says {described.state}" if described else ""
             )
-            reason, high_watermark = f"{brokers_text(past)} decided it{state}", min(past.values())
+            reason, high_watermark = f"it has ended on {brokers_text(past)}{state}", min(past.values())
         else:
             why_ended = _why_ended(coordinator_answers, tp, transaction)
             if (broker, tp, _identity(transaction)) not in open_before or why_ended is None or leader not in replicas:
@@ -177,7 +177,7 @@ def by_open_transactions(
                 anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
             reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
-            f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
+            f"broker {broker} still has the transaction of producer {transaction.producer_id} open from offset"
             f" {transaction.first_offset} of {name_of(tp)}{on_leader}, and {reason}"
         )
         suspicion = Suspicion(

@@ -31,7 +31,7 @@ class Group:
     """A heading in the help of a command, with its options."""
 
     def __init__(self, title: str) -> None:
-        self._group = cloup.OptionGroup(title)
+        self.options = cloup.OptionGroup(title)
 
     def option(
         self, names: str, kind: click.ParamType[Any] | None, text: str, *, name: str = "", **settings: Any
@@ -40,9 +40,12 @@ class Group:
 
         ``name``: the parameter of the command, if the option has another name.
         """
-        settings.setdefault("show_default", settings.get("default") is not None)
+        default = settings.get("default")
+        if isinstance(default, float) and default.is_integer():
+            settings["default"] = int(default)  # the help shows it as it is here
+        settings.setdefault("show_default", default is not None)
         parameter = [name] if name else []
-        return cloup.option(*names.split(), *parameter, type=kind, help=text, group=self._group, **settings)
+        return cloup.option(*names.split(), *parameter, type=kind, help=text, group=self.options, **settings)
 
     def flag(self, names: str, text: str, **settings: Any) -> Callable[[Callback], Callback]:
         """Return a decorator that adds an option without a value."""
@@ -54,7 +57,12 @@ OUTPUT, CLUSTER, SPARK = map(Group, ("Output", "Cluster", "Spark"))
 
 def examples(*lines: str) -> str:
     """Return the epilog of a command's help."""
-    return "\n".join(["\b", "Examples:", *(f"  $ {line}" for line in lines)])
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def summary(text: str | None) -> str:
+    """Return the first sentence of a docstring, which a list of commands shows in full."""
+    return (text or "").partition("\n\n")[0].replace("\n    ", " ")
 
 
 def command(
@@ -77,7 +85,13 @@ def command(
         # Click lists the last option first: the command's options come before the options that commands share.
         declared = callback.__dict__.pop("__click_params__", [])
         parameters = run.__dict__["__click_params__"] = []
-        shared = [quiet_option, verbose_option, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])]
+        shared = [
+            help_option,
+            quiet_option,
+            verbose_option,
+            *([FORMAT] if formats else []),
+            *(SPARK_OPTIONS if spark else []),
+        ]
         for decorator in shared:
             decorator(run)
         parameters += declared
@@ -86,7 +100,7 @@ def command(
         for parameter in parameters:
             if (group := getattr(parameter, "group", None)) is not None:
                 parameter.group = groups.setdefault(group.title, cloup.OptionGroup(group.title))
-        made = cloup.command(epilog=examples(*lines))(run)
+        made = cloup.command(epilog=examples(*lines), short_help=summary(callback.__doc__))(run)
         if of is not None:
             of.add_command(made)
         return made
@@ -107,31 +121,32 @@ def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) 
         context.meta[QUIET] = True
 
 
+help_option = click.help_option("-h", "--help", cls=cloup.Option, group=OUTPUT.options, help="Show this help.")
 quiet_option = OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet)
 verbose_option = OUTPUT.flag(
-    "-v --verbose", "Print all details, and what is logged.", expose_value=False, callback=_be_loud
+    "-v --verbose", "Print all details, and log messages.", expose_value=False, callback=_be_loud
 )
 FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
     SPARK.option(
-        "--spark-conf", Text(metavar="KEY=VALUE"), "A setting of Spark's, such as memory; repeatable.", multiple=True
+        "--spark-conf",
+        Text(metavar="KEY=VALUE"),
+        "A Spark setting, such as spark.driver.memory=4g; repeatable.",
+        multiple=True,
     ),
     SPARK.option(
-        "--spark-master",
-        Text(metavar="URL"),
-        "The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
-        default=LOCAL,
+        "--spark-master", Text(metavar="URL"), "spark://HOST:PORT, yarn, k8s://URL or local[N].", default=LOCAL
     ),
 )
 """Options that `command` adds, the last option first."""
-results_option = OUTPUT.option("--results", DIRECTORY, "The folder of run folders.", default=Path("results"))
+results_option = OUTPUT.option("--results", DIRECTORY, "Folder of run folders.", default=Path("results"))
 
 
 def topic_option(group: Group) -> Callable[[Callback], Callback]:
     """Return ``--topic``, which a command gets as ``topics``."""
     text = (
-        "A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with __."
-        "  [default: every compacted topic, internal ones included]"
+        "A topic or a pattern such as 'orders-*'; repeatable. Only patterns that begin with __ match internal topics."
+        "  [default: every compacted topic]"
     )
     return group.option("--topic", TOPIC, text, name="topics", multiple=True)
 
@@ -147,12 +162,12 @@ SERVERS: Final = Text(_check_servers, metavar="HOST:PORT,…")
 
 def bootstrap_option(*, required: bool = True, note: str = "  [required]") -> Callable[[Callback], Callback]:
     """Return ``--bootstrap-server``. A command that checks it by itself has a ``note`` in its help."""
-    text = "One broker or several to begin with." + ("" if required else note)
+    text = "Bootstrap brokers." + ("" if required else note)
     return CLUSTER.option("--bootstrap-server", SERVERS, text, name="bootstrap", required=required)
 
 
 config_option = CLUSTER.option(
-    "--command-config", file_to_read(), "A Java client's properties for SASL and TLS.", name="config"
+    "--command-config", file_to_read(), "Properties file of a Java client, for SASL and TLS.", name="config"
 )
 
 

@@ -104,6 +104,9 @@ class Count(click.IntRange):
 
     get_metavar = Text.get_metavar
 
+    def _describe_range(self) -> str:
+        return ""  # in the help; an error names the bounds
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         if isinstance(value, int):
@@ -113,7 +116,7 @@ class Count(click.IntRange):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            return self.fail(f"{quoted(value)} is not in the range {self._describe_range()}.", param, ctx)
+            return self.fail(f"{quoted(value)} is not between {self.min} and {self.max}.", param, ctx)
 
 
 class Number(click.FloatRange):
@@ -125,6 +128,9 @@ class Number(click.FloatRange):
 
     get_metavar = Text.get_metavar
 
+    def _describe_range(self) -> str:
+        return ""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         if isinstance(value, float):
@@ -132,7 +138,8 @@ class Number(click.FloatRange):
         try:
             number = super().convert(value, param, ctx)
         except click.BadParameter:
-            return self.fail(f"{quoted(value)} is not a number in the range {self._describe_range()}.", param, ctx)
+            above = "above" if self.min_open else "from"
+            return self.fail(f"{quoted(value)} is not a number {above} {self.min:g} to {self.max:g}.", param, ctx)
         return number if math.isfinite(number) else self.fail(f"{quoted(value)} is not a finite number.", param, ctx)
 
 

@@ -54,49 +54,48 @@ TEST, WHERE, CLUSTER, RUN = map(Group, ("Test", "Where brokers run", "Cluster", 
 # fmt: off
 _DECLARATIONS = (
     TEST.option("--target", kinds.Text(kinds.TARGET.check, kinds.TARGET.names, "NAME|PATH"),
-                "The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
-    TEST.option("--patch", kinds.PATCH, "Classes in front of the class path of the target's brokers."),
+                "Version (`harness targets`) or path of a build.  [required]"),
+    TEST.option("--patch", kinds.PATCH, "Classes to put first on the brokers' class path."),
     TEST.option("--anomaly", kinds.ANOMALIES,
-                "The anomaly to look for, or `all`: see `harness anomalies`.  [required]"),
+                "Anomaly to look for (`harness anomalies`), or all.  [required]"),
     TEST.option("--schedule", kinds.file_to_read("`harness explore --out` writes schedules"),
-                "A schedule to play, as `harness explore --out` writes it; replaces --anomaly."),
-    TEST.option("--nemesis", kinds.NEMESIS, "The fault to inject: see `harness nemeses`; none is the healthy control.",
+                "Play this schedule of `harness explore --out` instead."),
+    TEST.option("--nemesis", kinds.NEMESIS, "Fault to inject (`harness nemeses`), or none.",
                 default="kill"),
     TEST.option("--client", kinds.CLIENT, "librdkafka or java.", default="librdkafka"),
-    WHERE.option("--runtime", kinds.RUNTIME, "local (processes), docker, ssh, sim (models), or auto: docker where an"
-                 " engine and an image are at hand.", default=AUTO),
+    WHERE.option("--runtime", kinds.RUNTIME, "local (processes), docker, ssh, sim or auto.", default=AUTO),
     WHERE.option("--nodes", kinds.Text(_check_hosts, metavar="HOST,…"),
-                 "Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
-    WHERE.option("--nodes-file", kinds.file_to_read(), "The same, one a line."),
-    WHERE.option("--ssh-user", kinds.Text(metavar="NAME"), "User for hosts without USER@.  [default: yours]"),
-    WHERE.option("--ssh-port", kinds.Count(1, 65_535, "PORT"), "Port for hosts without :PORT.", default=22,
+                 "Hosts for --runtime ssh, one per broker: [USER@]HOST[:PORT]."),
+    WHERE.option("--nodes-file", kinds.file_to_read(), "File with one host per line."),
+    WHERE.option("--ssh-user", kinds.Text(metavar="NAME"), "User on hosts without USER@.  [default: yours]"),
+    WHERE.option("--ssh-port", kinds.Count(1, 65_535, "PORT"), "SSH port on hosts without :PORT.", default=22,
                  show_default=False),
-    WHERE.option("--ssh-key", kinds.file_to_read(), "A private key.  [default: the agent's, and the usual ones]"),
-    WHERE.option("--ssh-known-hosts", kinds.file_to_read(), "Host keys to trust.  [default: yours]"),
-    WHERE.option("--ssh-host-key", kinds.Text(_check_pin, metavar="SHA256:…"), "A host key to trust; repeatable.",
+    WHERE.option("--ssh-key", kinds.file_to_read(), "Private key.  [default: the agent's and ~/.ssh]"),
+    WHERE.option("--ssh-known-hosts", kinds.file_to_read(), "Known hosts.  [default: yours]"),
+    WHERE.option("--ssh-host-key", kinds.Text(_check_pin, metavar="SHA256:…"), "Fingerprint of a host key; repeatable.",
                  name="ssh_pins", multiple=True),
     WHERE.option("--image", kinds.Text(_check_image, metavar="REFERENCE"),
-                 "The image to use with docker.  [default: the target's]"),
+                 "Image for --runtime docker.  [default: the target's]"),
     WHERE.option("--command-config", kinds.file_to_read(),
-                 "A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
+                 "SASL and TLS properties for brokers and clients."),
     CLUSTER.option("--timers", kinds.TIMERS, "fast, 10m, or default (days).", default="fast"),
-    CLUSTER.option("--brokers", kinds.Count(FEWEST_BROKERS, MOST_BROKERS), "Number of brokers, 3 to 7.", default=3),
-    CLUSTER.option("--replication-factor", kinds.Count(2, MOST_BROKERS), "Replicas a partition.", default=3),
-    CLUSTER.option("--partitions", kinds.Count(1, MOST_PARTITIONS), "Partitions a topic.", default=1),
-    CLUSTER.option("--absent", kinds.Count(1, MOST_BROKERS - 1), "Number of brokers that go down together.", default=1),
-    RUN.option("--seed", kinds.SEED, "Fixes every choice the harness makes.  [default: random]"),
+    CLUSTER.option("--brokers", kinds.Count(FEWEST_BROKERS, MOST_BROKERS), "Brokers, 3 to 7.", default=3),
+    CLUSTER.option("--replication-factor", kinds.Count(2, MOST_BROKERS), "Replicas per partition.", default=3),
+    CLUSTER.option("--partitions", kinds.Count(1, MOST_PARTITIONS), "Partitions per topic.", default=1),
+    CLUSTER.option("--absent", kinds.Count(1, MOST_BROKERS - 1), "Brokers that go down together.", default=1),
+    RUN.option("--seed", kinds.SEED, "Seed of every choice of the harness.  [default: random]"),
     CLUSTER.option("--set", kinds.Text(parse_setting, metavar="SCOPE.NAME=VALUE"),
                    "topic.NAME=VALUE or broker.NAME=VALUE; repeatable.", name="settings", multiple=True),
     RUN.option("--time-limit", kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
-               "Bound on the whole run, in seconds; then `unknown`.", name="time_limit_s"),
+               "End the run after S seconds, as unknown.", name="time_limit_s"),
     TEST.option("--application", kinds.APPLICATION,
-                "Then show what an application on top sees: streams or connect."),
+                "Also show what an application sees: streams or connect."),
     CLUSTER.flag("--gate",
-                 "Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
+                 "Start every broker with the gate (`harness gate`)."),
     CLUSTER.option("--gate-options", kinds.Text(metavar="NAME=VALUE,…"),
-                   "Options of the gate: see `harness gate build --help`."),
+                   "Options of the gate (`harness gate build --help`)."),
     CLUSTER.flag("--guard",
-                 "Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
+                 "Run `harness guard` next to the cluster."),
 )
 # fmt: on
 
@@ -146,10 +145,11 @@ def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -
     from harness.schedules.schedule import read_schedule  # noqa: PLC0415  (only where needed)
 
     if {"schedule", "anomaly"} <= options_given:
-        raise UsageError("give --anomaly or --schedule: a schedule names its anomaly")
+        raise UsageError("leave out --anomaly: the schedule names its anomaly")
     required = ("target",) if "schedule" in options_given else ("target", "anomaly")
     if missing := [f"--{name}" for name in required if name not in options_given]:
-        raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
+        lists = {"--target": "`harness targets`", "--anomaly": "`harness anomalies`"}
+        raise UsageError(f"give {' and '.join(missing)}: see {' and '.join(lists[name] for name in missing)}")
     access = _access(parameters, options_given)
     topic_settings, broker_settings = parse_settings(parameters["settings"])
     values = {
@@ -168,7 +168,7 @@ def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -
 
 def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> Access | None:
     if {"nodes", "nodes_file"} <= options_given:
-        raise UsageError("give --nodes or --nodes-file: both name the hosts")
+        raise UsageError("leave out --nodes or --nodes-file: both name the hosts")
     if not options_given & {"nodes", "nodes_file"}:
         if lonely := [option.opts[0] for option in OPTIONS if option.name in options_given & LOGIN]:
             raise UsageError(f"{lonely[0]} is for --runtime ssh: give its hosts with --nodes or --nodes-file")

@@ -15,7 +15,7 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.topics import describe_log_dirs
-from harness.protect.guard.status import ACT, GuardStatus, Observation
+from harness.protect.guard.status import GuardStatus, Observation
 from harness.report.endpoint import gauge, round_problems
 
 PREFIX: Final = "compaction_guard_"
@@ -24,7 +24,7 @@ PREFIX: Final = "compaction_guard_"
 def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
     """Return a sentence on each problem of the guard or of a topic; [] where the guard is healthy."""
     wrong = round_problems(status.failure, status.round_ms, status.interval_s, now_ms)
-    if status.mode == ACT and status.leads and status.unpaused:
+    if status.leads and status.unpaused:
         wrong.append(f"exposed and not paused: {', '.join(sorted(status.unpaused))}")
     return wrong
 
@@ -69,7 +69,6 @@ def families(status: GuardStatus, observation: Observation, now_ms: int) -> Iter
 def health(status: GuardStatus, observation: Observation) -> dict[str, Any]:
     """Return the answer of ``/health`` without the problems."""
     return {
-        "mode": status.mode,
         "leads": status.leads,
         "topics": len(status.covered),
         "paused": sorted(status.state.pauses),

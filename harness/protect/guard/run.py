@@ -24,7 +24,7 @@ from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.journal import PauseState
 from harness.protect.guard.metrics import GuardObserver, families, health, unhealthy
 from harness.protect.guard.service import Guard, GuardOptions
-from harness.protect.guard.status import ACT, GuardEvent
+from harness.protect.guard.status import GuardEvent
 from harness.report.endpoint import Endpoint
 from harness.run_folder.guard_events import GuardEventKind
 
@@ -71,10 +71,8 @@ def guard_until_signal(
     with ExitStack() as stack, signalled() as stop:
         cluster, channel = _connect(bootstrap, clock, stack)
         check_names(cluster, options.patterns)
-        leadership = None
-        if options.mode == ACT:
-            channel.ensure()
-            leadership = stack.enter_context(closing(GroupLeadership(bootstrap)))
+        channel.ensure()
+        leadership = stack.enter_context(closing(GroupLeadership(bootstrap)))
         observer = GuardObserver(bootstrap, clock)
         guard = Guard(
             cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
@@ -105,6 +103,26 @@ def guard_until_signal(
                 end = f"{remaining} topics stay paused; once their replicas are back, release them with: {command}"
             log(GuardEvent(clock.time_ms(), GuardEventKind.ENDED, "", end))
         return EXIT_STILL_PAUSED if remaining else EXIT_CLEAN
+
+
+def dry_run(bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[GuardEvent], None]) -> tuple[int, str]:
+    """Execute one round that changes nothing, and report it; return the exit code and a summary.
+
+    The exit code is 0 where a guard would change nothing. Raises `HarnessError`, `UsageError` where no broker answers.
+    """
+    clock, would = RealClock(), set[str]()
+
+    def report(event: GuardEvent) -> None:
+        would.update({event.topic} if event.event is GuardEventKind.WOULD else ())
+        log(event)
+
+    with ExitStack() as stack:
+        cluster, channel = _connect(bootstrap, clock, stack)
+        check_names(cluster, options.patterns)
+        guard = Guard(cluster, channel, None, clock, options, report, new_cycle)
+        guard.round()
+    code = EXIT_UNKNOWN if would else EXIT_CLEAN
+    return code, f"a guard would change {len(would)} of {len(guard.status.covered)} topics   (exit code {code})"
 
 
 def release(

@@ -26,7 +26,7 @@ from harness.host.clock import Clock
 from harness.protect.guard import decide
 from harness.protect.guard.decide import PauseStep
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.status import ACT, DRY_RUN, GuardEvent, GuardStatus
+from harness.protect.guard.status import GuardEvent, GuardStatus
 from harness.protect.guard.topics import (
     PAUSE,
     CoveredTopics,
@@ -51,14 +51,14 @@ MS: Final = 1000
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The options of a guard. ``patterns``: topics, () for every compacted topic. ``mode``: as in `GuardStatus`.
+    """The options of a guard. ``patterns``: topics, () for every compacted topic. ``is_dry_run``: report changes only.
 
     ``release_exposed``: release exposed topics, too (`harness guard release --exposed`).
     """
 
     patterns: tuple[str, ...] = ()
     interval_s: float = 2.0
-    mode: str = ACT
+    is_dry_run: bool = False
     pause_warning_s: float = 3600.0
     writer: str = "guard"
     release_exposed: bool = False
@@ -88,7 +88,7 @@ class Guard:
     _wrote: bool = False
 
     def __post_init__(self) -> None:
-        self.status = GuardStatus(self.options.mode, self.options.interval_s)
+        self.status = GuardStatus(self.options.interval_s)
         self._coverage = TopicCoverage(self.cluster, self.clock, self.options.patterns, self.options.interval_s)
 
     def leads(self) -> bool:
@@ -121,7 +121,7 @@ class Guard:
         self._report_exposure(view, to_pause)
         refused: Mapping[str, str] = {}
         self._wrote = False
-        if leads or self.options.mode == DRY_RUN:
+        if leads or self.options.is_dry_run:
             refused = self._pause_and_release(view, state, to_pause, covered.settings, act=leads)
             state = self.channel.read() if self._wrote else state
         if leads and not state.pauses:
@@ -152,17 +152,17 @@ class Guard:
         return len(self.status.state.pauses) if self.status.leads else 0
 
     def _read_channel(self, view: ClusterView) -> tuple[PauseState, ClusterView]:
-        """Return the channel's state. A guard that does not act continues without it, with a note in the view."""
+        """Return the channel's state. A dry run continues without it, with a note in the view."""
         try:
             return self.channel.read(), view
         except HarnessError as error:
-            if self.options.mode == ACT:
+            if not self.options.is_dry_run:
                 raise
             return self.status.state, replace(view, notes=(*view.notes, f"paused topics are unknown: {error}"))
 
     def _report_leadership(self, *, leads: bool) -> None:
         """Report a change of the lead; a new leader reads the settings of paused topics again."""
-        if self.options.mode != ACT or leads is self._led:
+        if self.options.is_dry_run or leads is self._led:
             return
         self._led = leads
         self.status = replace(self.status, leads=leads)
@@ -284,7 +284,7 @@ class Guard:
             notes=view.notes,
         )
         self._warn(covered, view.notes, now_ms)
-        if not self._begun and (leads or self.options.mode != ACT):
+        if not self._begun and (leads or self.options.is_dry_run):
             self._begun = True
             self._report(GuardEventKind.READY, "", f"{len(topics)} topics, every {self.options.interval_s:g} s")
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from harness.protect.guard.journal import PauseState
 from harness.run_folder.guard_events import GuardEventKind
 
-ACT, DRY_RUN = "act", "dry-run"
-"""The modes of a guard."""
-
 
 @dataclass(frozen=True)
 class GuardEvent:
@@ -46,7 +43,6 @@ class GuardStatus:
     than three intervals.
     """
 
-    mode: str = ACT
     interval_s: float = 0.0
     leads: bool = False
     round_ms: int = 0

@@ -106,7 +106,7 @@ def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -
     down = sorted(frozenset(wrong) - observed.online)
     refusals = {
         f"{brokers_text(task.wrong)} has no replica any more: audit again": not wrong,
-        f"{brokers_text(task.right)} has no replica any more, and no other replica is shown to be right": not right,
+        f"{brokers_text(task.right)} has no replica any more, and no other replica can be proven correct": not right,
         "another reassignment of it is under way": observed.adding or observed.removing,
         f"{brokers_text(down)} is down: start it first, or remove its replica": down,
         f"{len(observed.replicas)} replicas with min.insync.replicas={observed.min_insync}: too few would stay in sync,"

@@ -120,7 +120,7 @@ def result_json(plan: RepairPlan, result: RepairResult, before: Verdict) -> dict
 
 
 def figures(result: RepairResult) -> dict[str, float | None]:
-    """Return partitions a minute, and bytes copied per byte of replica; None without a copy."""
+    """Return duration, partitions per minute, and the share of copied bytes; None without a copy."""
     done = sum(outcome.why is None for outcome in result.outcomes)
     copied = sum(outcome.copied_bytes for outcome in result.outcomes)
     replicas = sum(outcome.replica_bytes for outcome in result.outcomes)
@@ -167,11 +167,8 @@ def show_result(out: Terminal, plan: RepairPlan, result: RepairResult, code: int
             out.line(f"{name_of(task.partition)}: check the offsets of groups {', '.join(task.groups)}")
             for command in (*shell.variables(), *task.commits) if task.commits else ():
                 out.line(f"  {command}")
-    numbers = figures(result)
-    if numbers["partitions_per_minute"] is not None:
-        ratio = numbers["copied_bytes_per_replica_byte"]
-        copied = f", {ratio} bytes copied per byte of replica" if ratio is not None else ""
-        out.line(f"{numbers['partitions_per_minute']} partitions a minute{copied}")
+    if repaired:
+        out.line(f"repaired {len(repaired)} partition{'s' * (len(repaired) > 1)} in {result.took_s:.1f} s")
     out.line(f"(exit code {code})")
 
 

@@ -64,13 +64,13 @@ MARKER_CASES = [
             copy(1, delete(1, "K", T1), commit(2, T1), abort(4, T2), END),
             copy(2, put(0, "K"), delete(1, "K", T1), put(3, "g", T2), abort(4, T2), END),
         ),
-        undecided(HIDDEN, 2, 1, "K", 5, VISIBLE, says="the deleted value at offset 0 is alive again"),
+        undecided(HIDDEN, 2, 1, "K", 5, VISIBLE, says="the deleted value at offset 0 is back"),
     ),
     anomaly(
         "alive, and the tombstone is still elsewhere",
         (copy(1, delete(1, "K"), END), copy(2, put(0, "K"), END)),
         Finding(
-            DIVERGED, 2, 0, "K", -1, VISIBLE, says="deleted key K is alive: it was deleted at offset 1",
+            DIVERGED, 2, 0, "K", -1, VISIBLE, says="deleted key K is back: it was deleted at offset 1",
             witness={"deleted_at": 1, "alive_here_at": 0},
         ),
     ),
