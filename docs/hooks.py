@@ -173,7 +173,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "variables": _variables,
     "proposals": _proposals,
     "walked-faults": _named(faults.FAULTS, "fault"),
-    "rules-of-faults": _named(faults.RULES, "rule"),
+    "rules-of-faults": _named({**faults.KAFKAS_RULES, **faults.GATE_RULES}, "rule"),
     "rules-of-coordination": _named(coordination.RULES, "rule"),
     "rules-of-redpanda": _named(redpanda.RULES, "rule"),
     "verdict": _schema(),
