@@ -18,6 +18,7 @@ from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import PARTITION, REPLICA, Evidence, RunPartition, checkpointed, colocated, place_of
 from checkers.finding import first_rows
 from checkers.reduction.segments import BEYOND, COMPARED
+from checkers.reduction.unsettled_spans import EPOCHS, MARKER
 from checkers.replay.batch_outcomes import (
     ABORTED,
     COMMITTED,
@@ -32,21 +33,23 @@ from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_bey
 from checkers.replay.unreplicated_tails import unreplicated_tails
 from harness.run_folder.store import AFTER_REJOIN
 
-_DIGESTS = (COMMITTED, ABORTED, OPEN, "marker")
+_DIGESTS = (COMMITTED, ABORTED, OPEN, MARKER)
 
 
 @dataclass(frozen=True)
 class Beliefs:
     """Planned tables that are derived from producer spans.
 
-    ``side``: the evidence of side files, with the control batches as its entries. ``damaged``: REPLICA and ``problem``
-    of every file that is unreadable from some position on. ``data_spans``: the producer spans of data, with `BELIEF`
-    and ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker inside. ``summary``: a row for each replica.
+    ``side``: the evidence of side files, with the unsettled control batches as its entries. ``settled``: the packed
+    beliefs about settled spans, by file. ``tails``: from `unreplicated_tails`. ``damaged``: REPLICA and ``problem`` of
+    every file that is unreadable from some position on. ``data_spans``: the unsettled spans of data, with `BELIEF` and
+    ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker inside. ``summary``: a row for each replica.
     ``overtaken``: as in `judged.ReplicaOnlyEvidence`. ``opened``, ``replicas``: as in `judged.Judged`.
     """
 
     side: Evidence
-    producer_spans: DataFrame
+    settled: DataFrame
+    tails: DataFrame
     damaged: DataFrame
     data_spans: DataFrame
     overtaken: DataFrame
@@ -56,24 +59,28 @@ class Beliefs:
     opened: DataFrame
 
     @classmethod
-    def of(cls, side: Evidence, ends: DataFrame, producer_spans: DataFrame) -> Beliefs:
-        """Plan the tables. ``ends``: the replicas with log ends and bounds."""
-        problems = producer_spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
+    def of(cls, side: Evidence, ends: DataFrame, spans: DataFrame) -> Beliefs:
+        """Plan the tables. ``ends``: the replicas with log ends and bounds. ``spans``: `unsettled_spans.SPANS`."""
+        problems = spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
-        sound = producer_spans.where("problem IS NULL")
-        side = side_files.with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
+        sound = spans.where("problem IS NULL AND settled IS NULL AND beliefs IS NULL")
+        side = replace(side, entries=as_entries(sound.where("control")))
         believed = with_beliefs(sound)
         overtaken = overtaken_transactions(sound, believed).localCheckpoint(eager=False)
         markers = checkpointed(markers_seen(side))
         index_spans = checkpointed(_index_spans(side, markers))
         data_spans = _with_misjudged(believed, markers, overtaken, index_spans).localCheckpoint(eager=False)
-        summary = checkpointed(_summary(sound, data_spans))
+        summary = checkpointed(_summary(sound, data_spans, spans))
         opened = open_transactions(data_spans)
         replicas = with_whole_beyond(colocated(ends), summary.select(*REPLICA, "held_beyond")).join(
             summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")), PARTITION, "left"
         )
         replicas = checkpointed(with_stable_ends(replicas, opened))
-        return cls(side, sound, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
+        tails = unreplicated_tails(
+            spans.where(f"settled = '{EPOCHS}'").withColumn("last_offset", f.col("end_offset")), side.epochs
+        )
+        settled = spans.where("beliefs IS NOT NULL").select("segment", "beliefs")
+        return cls(side, settled, tails, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
 
     @property
     def ended_elsewhere(self) -> DataFrame:
@@ -99,12 +106,10 @@ class Beliefs:
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return the tables that decide which records are read."""
-        # A span may end inside an unreplicated tail.
-        spans = self.producer_spans.withColumn("last_offset", f.col("end_offset"))
         return {
             "summary": self.summary,
             "index_spans": self.index_spans,
-            "tails": unreplicated_tails(spans, self.side.epochs),
+            "tails": self.tails,
             "replicas": self.replicas,
             "doubts": first_rows(side_files.compare(self.side, self.replicas, self.opened, self.data_spans)),
             "unsure": first_rows(txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas)),
@@ -170,14 +175,16 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     )
 
 
-def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
+def _summary(sound: DataFrame, data_spans: DataFrame, spans: DataFrame) -> DataFrame:
     """Return REPLICA, digests of the compared batches by belief, ``records`` and what `differing_places` needs."""
     columns = [*REPLICA, "region", "digest", "records", "transactional"]
-    markers = sound.where("control").selectExpr(*columns, "'marker' AS belief", "false AS misjudged")
+    markers = sound.where("control").selectExpr(*columns, f"'{MARKER}' AS belief", "false AS misjudged")
+    settled = spans.where(f"settled != '{EPOCHS}'").selectExpr(*columns, "settled AS belief", "false AS misjudged")
     compared = f.when(f.col("region") == COMPARED, f.col("digest"))
     return (
         data_spans.select(*columns, "belief", "misjudged")
         .unionByName(markers)
+        .unionByName(settled)
         .groupBy(*REPLICA)
         .agg(
             *(f.bit_xor(f.when(f.col("belief") == belief, compared)).alias(belief) for belief in _DIGESTS),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
+    Array = npt.NDArray[Any]
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Flags = npt.NDArray[np.uint8]
@@ -100,17 +101,21 @@ def packed_beliefs(spans: DataFrame) -> DataFrame:
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            segments = batch.column("segment").to_numpy()
-            beliefs = np.empty(len(segments), BELIEF)
-            beliefs["producer"], beliefs["start"] = batch.column("producer_id"), batch.column("base_offset")
-            beliefs["flags"] = [_FLAGS_OF.get(belief, 0) for belief in batch.column("belief").to_pylist()]
-            beliefs["flags"] |= batch.column("misjudged").to_numpy(zero_copy_only=False) * np.uint8(MISJUDGED)
-            for number in np.unique(segments).tolist():
-                row = {"segment": number, "beliefs": beliefs[segments == number].tobytes()}
-                yield pa.RecordBatch.from_pylist([row], schema)
+            segments, producers, starts = (batch.column(name).to_numpy() for name in columns[:3])
+            flags = np.array([_FLAGS_OF.get(belief, 0) for belief in batch.column("belief").to_pylist()], np.uint8)
+            flags |= batch.column("misjudged").to_numpy(zero_copy_only=False) * np.uint8(MISJUDGED)
+            yield pa.RecordBatch.from_pylist(beliefs_by_file(segments, producers, starts, flags), schema)
 
     columns = "segment", "producer_id", "base_offset", "belief", "misjudged"
     return spans.where("transactional").select(*columns).mapInArrow(pack, _BELIEFS)
+
+
+def beliefs_by_file(segments: Array, producers: Longs, starts: Longs, flags: Array) -> list[dict[str, Any]]:
+    """Return a row for each file: ``segment``, and its ``beliefs`` of `BELIEF`."""
+    beliefs = np.empty(len(segments), BELIEF)
+    beliefs["producer"], beliefs["start"], beliefs["flags"] = producers, starts, flags
+    numbers = np.unique(segments).tolist()
+    return [{"segment": number, "beliefs": beliefs[segments == number].tobytes()} for number in numbers]
 
 
 class _Beliefs:

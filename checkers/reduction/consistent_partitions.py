@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, RunPartition, place_of
-from checkers.reduction.candidate_keys import BELIEF, NOT_COMMITTED, candidate_keys
+from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file, candidate_keys
 from checkers.reduction.consistent_spans import SortedSpans
 from checkers.reduction.packed_spans import ABORTS, EPOCH, FILE, PACKED_SPANS, SPAN, packed_spans
 from checkers.reduction.segments import replica_segments
@@ -121,7 +121,7 @@ def _chunk_rows(rows: pa.Table) -> list[dict[str, Any]]:
     The beliefs of data that is decided beyond the chunk are missing.
     """
     spans = SortedSpans.of(_arrays(rows.column("spans"), SPAN))
-    if spans.contradict:
+    if spans.contradicting.size:
         return [{"problem": CONTRADICTION}]
     return [{"spans": spans.beyond_chunk().tobytes()}, *_beliefs(spans)]
 
@@ -130,13 +130,8 @@ def _beliefs(sorted_spans: SortedSpans) -> list[dict[str, Any]]:
     """Return a row for each file: the beliefs about its transactional data, of `candidate_keys.BELIEF`."""
     is_decided = sorted_spans.is_data & ~sorted_spans.is_undecided
     spans, deciders = sorted_spans.spans[is_decided], sorted_spans.decider[is_decided]
-    beliefs = np.empty(len(spans), BELIEF)
-    beliefs["producer"], beliefs["start"] = spans["producer"], spans["at"]
-    beliefs["flags"] = np.where(sorted_spans.spans["kind"][deciders] == ABORTS, NOT_COMMITTED, 0)
-    return [
-        {"segment": segment, "beliefs": beliefs[spans["segment"] == segment].tobytes()}
-        for segment in np.unique(spans["segment"]).tolist()
-    ]
+    flags = np.where(sorted_spans.spans["kind"][deciders] == ABORTS, NOT_COMMITTED, 0)
+    return beliefs_by_file(spans["segment"], spans["producer"], spans["at"], flags)
 
 
 def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
@@ -151,7 +146,7 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
     if set(ends.values()) != {log_end} or not log_end or _has_unreplicated_tail(files):
         return []
     spans = SortedSpans.of(_arrays(rows.column("spans"), SPAN))
-    if spans.contradict or spans.has_open:
+    if spans.contradicting.size or spans.has_open:
         return []
     digests = dict.fromkeys(brokers, 0)
     for row in files:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from checkers.reduction.packed_spans import ABORTS, CHUNK_OFFSETS, COMMITS, DATA, INDEX, OPEN
+from checkers.reduction.packed_spans import ABORTS, CHUNK_OFFSETS, COMMITS, DATA, EMPTIED, INDEX, OPEN, OTHER
 from checkers.reduction.segments import differs_from_previous
 
 if TYPE_CHECKING:
@@ -109,41 +109,42 @@ class SortedSpans:
         return bool((self.is_undecided | self._is_unanswered).any())
 
     @property
-    def contradict(self) -> bool:
-        """True if logs or index entries contradict each other; more spans cannot change that."""
-        return self._is_overtaken or self._entries_differ or self._has_earlier_marker or self._index_is_wrong
+    def contradicting(self) -> Longs:
+        """The producers whose logs or index entries contradict each other; more spans cannot change that."""
+        producers = self._overtaken, self._with_other_entries, self._with_earlier_marker, self._with_wrong_index
+        return np.unique(np.concatenate(producers))
 
     @property
-    def _is_overtaken(self) -> bool:
-        """True if data of a producer are followed by data of a higher producer epoch before a marker."""
+    def _overtaken(self) -> Longs:
+        """Producers with data that are followed by data of a higher producer epoch before a marker."""
         rows = np.flatnonzero(self.is_data | self.is_marker)
         is_data, groups, epochs = self.is_data[rows], self.groups[rows], self.spans["epoch"][rows]
         follows = is_data[:-1] & is_data[1:] & (groups[:-1] == groups[1:])
-        return bool((follows & (epochs[1:] > epochs[:-1])).any())
+        return self._producers(rows[:-1][follows & (epochs[1:] > epochs[:-1])])
 
     @property
-    def _entries_differ(self) -> bool:
-        """True if replicas have different ranges of an aborted transaction (see `txnindex_disagreement`)."""
-        entries = self.spans[self.is_index]
-        entries = entries[np.lexsort((entries["since"], entries["at"], entries["producer"]))]
+    def _with_other_entries(self) -> Longs:
+        """Producers of whose aborted transaction replicas have different ranges (see `txnindex_disagreement`)."""
+        rows = np.flatnonzero(self.is_index)
+        entries = self.spans[rows]
+        order = np.lexsort((entries["since"], entries["at"], entries["producer"]))
+        entries = entries[order]
         same = ~differs_from_previous(entries["producer"], entries["at"])
-        return bool((same & differs_from_previous(entries["since"])).any())
+        return self._producers(rows[order[same & differs_from_previous(entries["since"])]])
 
     @property
-    def _has_earlier_marker(self) -> bool:
-        """True if any replica shows an earlier marker after data, or inside the range of an index entry."""
+    def _with_earlier_marker(self) -> Longs:
+        """Producers of which any replica shows an earlier marker after data, or inside the range of an index entry."""
         marks, entries = self.spans[self.is_marker | self.is_index], self.spans[self.is_index]
         data = self.spans[self.is_data]
-        first = first_after(
-            np.concatenate([data["producer"], entries["producer"]]),
-            np.concatenate([data["at"], entries["since"]]),
-            (marks["producer"], marks["at"]),
-        )
-        return bool((first != np.concatenate([self.decided_at[self.is_data], entries["at"]])).any())
+        producers = np.concatenate([data["producer"], entries["producer"]])
+        first = first_after(producers, np.concatenate([data["at"], entries["since"]]), (marks["producer"], marks["at"]))
+        earlier: Longs = producers[first != np.concatenate([self.decided_at[self.is_data], entries["at"]])]
+        return earlier
 
     @property
-    def _index_is_wrong(self) -> bool:
-        """True if an aborted transaction has no index entry that covers it, or a committed one has an entry."""
+    def _with_wrong_index(self) -> Longs:
+        """Producers with an aborted transaction that no index entry covers, or a committed one that has an entry."""
         rows = np.flatnonzero(self.is_data & (self.decider != NOWHERE))
         deciders = self.decider[rows]
         # The entry of a marker follows the marker.
@@ -151,10 +152,32 @@ class SortedSpans:
         has_entry = self.is_index[entries] & (self.groups[entries] == self.groups[rows])
         has_entry &= self.spans["at"][entries] == self.spans["at"][deciders]
         has_entry &= self.spans["since"][entries] <= self.spans["at"][rows]
-        return bool((has_entry == (self.spans["kind"][deciders] == COMMITS)).any())
+        return self._producers(rows[has_entry == (self.spans["kind"][deciders] == COMMITS)])
+
+    def _producers(self, rows: Longs) -> Longs:
+        producers: Longs = self.spans["producer"][rows]
+        return producers
+
+    def undecided_alone(self) -> Flags:
+        """Return the spans of logs about which the spans of other chunks may matter, or whose producers contradict.
+
+        Of each log and producer: undecided data, the first transaction with its marker, the last marker, the marker
+        after an open transaction of a snapshot or answer, and control batches that end no transaction. All other
+        transactions begin and end in this chunk, as every replica shows.
+        """
+        keep: Flags = np.isin(self.spans["producer"], self.contradicting) | self.is_undecided
+        markers = np.flatnonzero(self.is_marker)
+        begins = differs_from_previous(self.groups[markers])
+        keep[markers[begins]] = keep[markers[np.append(begins[1:], True)[: len(markers)]]] = True
+        is_first = np.zeros(len(keep) + 1, np.bool_)
+        is_first[markers[begins]] = True
+        keep |= self.is_data & is_first[self.decider]
+        after_open = self.decider[self._is(OPEN)]
+        keep[after_open[after_open != NOWHERE]] = True
+        return (keep & (self.is_data | self.is_marker)) | self._is(EMPTIED, OTHER)
 
     def beyond_chunk(self) -> Array:
-        """Return the spans that matter together with other chunks; `contradict` of them is sound.
+        """Return the spans that matter together with other chunks; `contradicting` of them is sound.
 
         Of each log and producer: the first span, the first and the last marker and index entry, undecided data (of each
         file and epoch the first), index entries that begin in an earlier chunk, and unanswered transactions.

@@ -1,4 +1,4 @@
-"""Producer spans as packed arrays of 37 bytes each, which decide whether the logs of a partition are consistent.
+"""Producer spans as packed arrays of 74 bytes each, which decide whether the logs of a partition are consistent.
 
 A partition of any size is examined in chunks of offsets, the same for all its replicas, so that no task holds more than
 a chunk. A row of `PACKED_SPANS` has the spans of one file in one chunk; a row for each file sums up the file.
@@ -33,9 +33,10 @@ CHUNK_OFFSETS: Final = 1 << 20
 FILE: Final = -1
 """The chunk of a row that sums up a file."""
 
-OPEN, DATA, COMMITS, ABORTS, INDEX = range(5)
-"""Kinds of rows, in the order in which they are sorted at the same offset: an open transaction of a producer snapshot,
-transactional data, the markers, and an entry of a ``.txnindex``."""
+OPEN, DATA, COMMITS, ABORTS, INDEX, EMPTIED, OTHER = range(7)
+"""Kinds of rows, in the order in which they are sorted at the same offset: an open transaction of a producer snapshot
+or of a broker's answer, transactional data, the markers, an entry of a ``.txnindex``, and control batches that end no
+transaction: without records, or of another type."""
 
 SPAN: Final = np.dtype(
     [
@@ -46,10 +47,20 @@ SPAN: Final = np.dtype(
         ("producer", np.int64),
         ("at", np.int64),
         ("since", np.int64),
+        ("leader_epoch", np.int32),
+        ("last", np.int64),
+        ("end", np.int64),
+        ("region", np.int8),
+        ("records", np.int64),
+        ("digest", np.int64),
     ]
 )
 """``at``: the first offset of data, the offset of a marker (also of an index entry), or of a snapshot. ``since``: the
-first offset of the transaction of an index entry."""
+first offset of the transaction of an index entry. ``last`` and ``end``: `PRODUCER_SPANS.last_offset` and
+``end_offset``. Rows that are not of a log have only the fields up to ``since``."""
+
+PLAIN: Final = np.dtype([("region", np.int8), ("records", np.int64), ("digest", np.int64)])
+"""The batches outside transactions in one region of a file."""
 
 EPOCH: Final = np.dtype([("epoch", np.int64), ("start", np.int64), ("end", np.int64)])
 """A leader epoch of a file: the lowest first offset and the highest last offset of its batches. A leader epoch
@@ -58,67 +69,102 @@ checkpoint gives starts only; their ends are -1."""
 PACKED_SPANS = table(
     run=TEXT, topic=TEXT, partition=INT, chunk=LONG, broker=INT, segment=INT,
     spans=t.BinaryType(), beliefs=t.BinaryType(),
-    log_end=LONG, digest=LONG, records=LONG, epochs=t.BinaryType(), problem=TEXT,
+    log_end=LONG, digest=LONG, records=LONG, epochs=t.BinaryType(), plain=t.BinaryType(), problem=TEXT,
 )  # fmt: skip
 """``spans``: of `SPAN`. The row of a file has ``log_end`` (null without batches), ``digest`` and ``records`` of its
-data from the log start on, ``epochs`` of `EPOCH`, and ``problem``: why it cannot be read. ``beliefs``: of
-`candidate_keys.BELIEF`, about the data of one file; they are derived later."""
+data from the log start on, ``epochs`` of `EPOCH`, ``plain`` of `PLAIN`, and ``problem``: why it cannot be read.
+``beliefs``: of `candidate_keys.BELIEF`, about the data of one file; they are derived later."""
 
 
-def packed_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
-    """Return `PACKED_SPANS` of these files and of the side files next to them."""
-    return rows_of_files(spark, segments, PACKED_SPANS, _batches)
+def packed_spans(
+    spark: SparkSession,
+    segments: Sequence[ReplicaSegment],
+    *,
+    side_files: bool = True,
+    chunk_offsets: int = CHUNK_OFFSETS,
+) -> DataFrame:
+    """Return `PACKED_SPANS` of these files, and of the side files next to them unless these are read elsewhere."""
+
+    def batches(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for row in _rows(segment, index, chunk_offsets, side_files=side_files):
+            yield pa.RecordBatch.from_pylist([{**segment.replica, **row}], schema=schema)
+
+    return rows_of_files(spark, segments, PACKED_SPANS, batches)
 
 
-def _batches(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for row in _rows(segment, index):
-        yield pa.RecordBatch.from_pylist([{**segment.replica, **row}], schema=schema)
-
-
-def _rows(segment: ReplicaSegment, index: int) -> Iterator[dict[str, Any]]:
+def _rows(segment: ReplicaSegment, index: int, chunk_offsets: int, *, side_files: bool) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file, without the columns of its replica."""
     facts: dict[str, Any] = {"log_end": None, "digest": 0, "records": 0, "problem": None}
-    epochs: list[Array] = []
+    epochs: list[Array] = [np.empty(0, EPOCH)]
+    plain: list[Array] = [np.empty(0, PLAIN)]
     for part in span_arrays(segment):
         if isinstance(part, str):
             facts["problem"] = part
             continue
-        yield from _by_chunk(_packed(part, segment.broker, index), index)
+        yield from _by_chunk(packed(part, segment.broker, index), index, chunk_offsets)
+        plain.append(_plain(part))
         compared = ~part["control"] & (part["region"] != BEFORE)
         facts["log_end"] = max(facts["log_end"] or 0, int(part["end_offset"].max()) + 1)
         facts["digest"] ^= int(np.bitwise_xor.reduce(part["digest"][compared], initial=0))
         facts["records"] += int(part["records"][compared].sum())
         epochs.append(_epochs(part["leader_epoch"], part["base_offset"], part["end_offset"]))
     try:
-        side, starts = _side_files(segment)
+        side, starts = _side_files(segment) if side_files else ([], [])
     except (CorruptLogError, OSError) as error:
         yield {"chunk": FILE, "segment": index, **facts, "problem": str(error)}
         return
-    yield from _by_chunk(np.array([(segment.broker, index, *row) for row in side], SPAN), index)
+    yield from _by_chunk(
+        side_spans(segment.broker, index, np.array(side, np.int64).reshape(-1, 5).T), index, chunk_offsets
+    )
     epochs.append(np.array([(epoch, start, -1) for epoch, start in starts], EPOCH))
-    yield {"chunk": FILE, "segment": index, **facts, "epochs": np.concatenate(epochs).tobytes()}
+    arrays = {"epochs": np.concatenate(epochs).tobytes(), "plain": np.concatenate(plain).tobytes()}
+    yield {"chunk": FILE, "segment": index, **facts, **arrays}
 
 
-def _packed(part: Columns, broker: int, index: int) -> Array:
-    """Return the spans that matter for outcomes: transactional data, and the markers that are not emptied."""
-    kinds = np.array([{ABORT: ABORTS, COMMIT: COMMITS}.get(name, -1) for name in MARKER_NAMES] + [DATA], np.int8)
-    # A marker of -1 takes the last kind.
-    kind = np.where(part["control"] & (part["marker"] < 0), np.int8(-1), kinds[part["marker"]])
-    rows = np.flatnonzero((kind >= 0) & (part["control"] | part["transactional"]))
-    spans = np.empty(len(rows), SPAN)
-    spans["broker"], spans["segment"], spans["since"] = broker, index, -1
-    for name, values in (
-        ("kind", kind),
-        ("epoch", part["producer_epoch"]),
-        ("producer", part["producer_id"]),
-        ("at", part["base_offset"]),
-    ):
-        spans[name] = values[rows]
+def side_spans(broker: int, segment: int, columns: Array) -> Array:
+    """Return `SPAN` of rows that are not of a log. ``columns``: kind, epoch, producer, ``at`` and ``since``."""
+    spans = np.zeros(columns.shape[1], SPAN)
+    spans["broker"], spans["segment"] = broker, segment
+    for name, values in zip(("kind", "epoch", "producer", "at", "since"), columns, strict=True):
+        spans[name] = values
     return spans
 
 
-def _by_chunk(spans: Array, index: int) -> Iterator[dict[str, Any]]:
-    chunks = spans["at"] // CHUNK_OFFSETS
+def packed(part: Columns, broker: int, index: int) -> Array:
+    """Return the spans that matter for outcomes: transactional data, and control batches."""
+    kinds = np.array([{ABORT: ABORTS, COMMIT: COMMITS}.get(name, OTHER) for name in MARKER_NAMES] + [DATA], np.int8)
+    # A marker of -1 takes the last kind.
+    kind = np.where(part["control"] & (part["marker"] < 0), np.int8(EMPTIED), kinds[part["marker"]])
+    rows = np.flatnonzero(part["control"] | part["transactional"])
+    spans = np.empty(len(rows), SPAN)
+    spans["broker"], spans["segment"], spans["since"], spans["kind"] = broker, index, -1, kind[rows]
+    for name, column in (
+        ("epoch", "producer_epoch"),
+        ("producer", "producer_id"),
+        ("at", "base_offset"),
+        ("leader_epoch", "leader_epoch"),
+        ("last", "last_offset"),
+        ("end", "end_offset"),
+        ("region", "region"),
+        ("records", "records"),
+        ("digest", "digest"),
+    ):
+        spans[name] = part[column][rows]
+    return spans
+
+
+def _plain(part: Columns) -> Array:
+    """Return a row of `PLAIN` for each region with batches outside transactions."""
+    is_plain = ~(part["control"] | part["transactional"])
+    rows = []
+    for region in np.unique(part["region"][is_plain]).tolist():
+        here = is_plain & (part["region"] == region)
+        rows.append((region, part["records"][here].sum(), np.bitwise_xor.reduce(part["digest"][here])))
+    return np.array(rows, PLAIN)
+
+
+def _by_chunk(spans: Array, index: int, chunk_offsets: int) -> Iterator[dict[str, Any]]:
+    chunks = spans["at"] // chunk_offsets
     for chunk in np.unique(chunks).tolist():
         yield {"chunk": chunk, "segment": index, "spans": spans[chunks == chunk].tobytes()}
 

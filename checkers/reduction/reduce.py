@@ -4,7 +4,7 @@ First the partitions are cleared in which no checker can find anything (`consist
 takes four steps:
 
 1. the small files and the log ends give the bound of the partition;
-2. `producer_spans` reduces the files to spans, and `beliefs` derives each replica's belief about each span;
+2. `unsettled_spans` reduces the files to spans, and `beliefs` derives each replica's belief about each span;
 3. where replicas differ in batches or in beliefs, `candidate_keys` selects the keys whose final state may differ;
 4. `read_records` reads the records of those keys, the first records of transactions that are open on some but not all
    replicas, and the markers of their producers.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from checkers.consistency.side_files import with_served_aborts
 from checkers.evidence.copies import replica_facts
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import (
@@ -39,7 +40,9 @@ from checkers.evidence.tables import (
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.candidate_keys import candidate_keys, packed_beliefs
 from checkers.reduction.consistent_partitions import Facts, cleared_partitions
-from checkers.reduction.segments import ReplicaSegment, producer_spans, read_records, replica_segments
+from checkers.reduction.packed_spans import CHUNK_OFFSETS
+from checkers.reduction.segments import ReplicaSegment, read_records, replica_segments
+from checkers.reduction.unsettled_spans import DisputedRanges, abort_markers, markers_after, unsettled_spans
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
 from harness.broker_files.segments.batches import CorruptLogError
@@ -71,7 +74,9 @@ class Reduced:
     cleared: frozenset[RunPartition] = frozenset()
 
 
-def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
+def reduce_copies(
+    spark: SparkSession, copies: Sequence[Copies], tasks: int, chunk_offsets: int = CHUNK_OFFSETS
+) -> Reduced:
     """Run all steps; each of the ``copies`` stands for a run. ``tasks``: the number of concurrent Spark tasks."""
     # The answers of brokers over the wire are compared by the checkers only.
     served, copied = ([cluster for cluster in copies if cluster.served is is_served] for is_served in (True, False))
@@ -83,7 +88,7 @@ def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> 
     if not remaining:
         return Reduced(None, None, tables, {}, frozenset(cleared))
     with spread_over(spark, tasks):
-        reduced = _reduce(spark, remaining, tasks)
+        reduced = _reduce(spark, remaining, tasks, chunk_offsets)
     tables = {name: rows + list(reduced.tables[name]) for name, rows in tables.items()}
     return replace(reduced, tables=tables, cleared=frozenset(cleared))
 
@@ -111,15 +116,20 @@ def _without(copies: Sequence[Copies], places: set[RunPartition]) -> list[Copies
     return remaining
 
 
-def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
+def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int, chunk_offsets: int) -> Reduced:
     """Run the four steps for partitions that were not cleared."""
     side = load_side_files(spark, copies)
     cut: Cuts = {}
-    segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
-    while tables["tails"]:
-        # Read the files again, without the unreplicated tails.
-        cut = cut_further(cut, {_replica(row): row["stale_from"] for row in tables["tails"]})
-        segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
+    disputed: dict[RunPartition, list[tuple[int, int, int]]] = {}
+    while True:
+        segments, beliefs, tables = _read_beliefs(
+            spark, copies, side, cut=cut, disputed=disputed, tasks=tasks, chunk_offsets=chunk_offsets
+        )
+        if tables["tails"]:
+            # Read the files again, without the unreplicated tails.
+            cut = cut_further(cut, {_replica(row): row["stale_from"] for row in tables["tails"]})
+        elif not _dispute(disputed, tables["index_spans"], chunk_offsets):
+            break
     summary = tables["summary"]
     differing = differing_places(summary)
     if not (differing or tables["index_spans"] or any(row["open_spans"] for row in summary)):
@@ -145,8 +155,30 @@ def cut_further(cut: Cuts, new: Cuts) -> Cuts:
     return {**cut, **new}
 
 
+def _dispute(disputed: dict[RunPartition, list[tuple[int, int, int]]], index_spans: Rows, chunk_offsets: int) -> bool:
+    """Add the index entries with a marker inside that span chunks; return whether any was added.
+
+    Within a chunk, such an entry already keeps all spans of its producer.
+    """
+    is_more = False
+    for row in index_spans:
+        entry = row["producer_id"], row["span_from"], row["span_to"]
+        ranges = disputed.setdefault(place_of(row), [])
+        if row["span_from"] // chunk_offsets != row["span_to"] // chunk_offsets and entry not in ranges:
+            ranges.append(entry)
+            is_more = True
+    return is_more
+
+
 def _read_beliefs(
-    spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Cuts, tasks: int
+    spark: SparkSession,
+    copies: Sequence[Copies],
+    side: Evidence,
+    *,
+    cut: Cuts,
+    disputed: DisputedRanges,
+    tasks: int,
+    chunk_offsets: int,
 ) -> tuple[list[ReplicaSegment], Beliefs, dict[str, Rows]]:
     """Read all files, up to the cuts of their replicas; return the files, the beliefs and their small tables."""
     schema = "run string, topic string, partition int, broker int, stale_from long"
@@ -155,11 +187,17 @@ def _read_beliefs(
     ends = checkpointed(bounded(states.withColumn("log_end", f.least("log_end", "stale_from"))))
     facts = {_replica(row): row.asDict() for row in ends.collect()}
     segments = replica_segments(copies, facts, ("bound", "shortest", "log_end"))
-    spans = producer_spans(spark, segments).repartition(tasks, "producer_id", *REPLICA).localCheckpoint(eager=False)
+    side = side_files_before(side, tails)
+    listing = [segment for segment in segments if facts[*segment.place, segment.broker]["aborted"]]
+    if listing:
+        # A broker lists the first offsets of aborted transactions, not their ends.
+        side = with_served_aborts(replace(side, entries=as_entries(abort_markers(spark, listing))))
+    spans = unsettled_spans(spark, segments, side, disputed=disputed, tasks=tasks, chunk_offsets=chunk_offsets)
+    spans = spans.repartition(tasks, "producer_id", *REPLICA).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
         # The next tables are planned during the scan, as planning takes as long.
         read = pool.submit(spans.count)
-        beliefs = Beliefs.of(side_files_before(side, tails), ends, spans)
+        beliefs = Beliefs.of(side, ends, spans)
         tables = _in_one_job(beliefs.small_tables())
         read.result()
     return segments, beliefs, tables()
@@ -199,12 +237,14 @@ def _evidence(
         entries.select(*REPLICA, "base_offset"), ["base_offset", *REPLICA], "left_anti"
     )
     with_batches = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
-    index_spans = beliefs.index_spans.select(*PARTITION, "producer_id")
-    producers = checkpointed(with_batches.select(*PARTITION, "producer_id").unionByName(index_spans).distinct())
-    if producers.isEmpty():
+    index_spans = beliefs.index_spans.selectExpr(*PARTITION, "producer_id", "span_from AS base_offset")
+    points = checkpointed(with_batches.select(*index_spans.columns).unionByName(index_spans).distinct())
+    if points.isEmpty():
         return None, left_out
-    markers = beliefs.side.entries.join(producers, ["producer_id", *PARTITION], "left_semi").select(*ENTRIES.names)
-    return replace(beliefs.side, entries=checkpointed(with_batches.unionByName(markers))), left_out
+    unsettled = beliefs.side.entries.join(points, ["producer_id", *PARTITION], "left_semi").select(*ENTRIES.names)
+    markers = unsettled.unionByName(as_entries(markers_after(points, segments)))
+    entries = with_batches.unionByName(markers.dropDuplicates(["base_offset", *REPLICA]))
+    return replace(beliefs.side, entries=checkpointed(entries)), left_out
 
 
 def _judged_keys(
@@ -214,7 +254,7 @@ def _judged_keys(
 
     The entries include the first batch of each transaction that may be stuck.
     """
-    packed = packed_beliefs(beliefs.data_spans)
+    packed = packed_beliefs(beliefs.data_spans).unionByName(beliefs.settled)
     keys = candidate_keys(packed, segments, records, tasks).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
     ranges = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)

@@ -24,7 +24,6 @@ from checkers.evidence.tables import PLACE, REPLICA, RunPartition
 from checkers.replay.truth import UNBOUNDED
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError, until_cut
 from harness.broker_files.segments.blocks import Block, iter_blocks
-from harness.broker_files.segments.columns import MARKER_NAMES
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -122,11 +121,6 @@ def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int
     return tasks
 
 
-def producer_spans(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
-    """Return `PRODUCER_SPANS` of these files."""
-    return rows_of_files(spark, segments, PRODUCER_SPANS, _segment_spans)
-
-
 def rows_of_files(
     spark: SparkSession,
     segments: Sequence[ReplicaSegment],
@@ -146,28 +140,10 @@ def rows_of_files(
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, columns)
 
 
-def _segment_spans(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the producer spans of a file, and a row with the problem if it is unreadable from some position on."""
-    for part in span_arrays(segment):
-        if isinstance(part, str):
-            yield pa.RecordBatch.from_pylist([{**segment.replica, "problem": part}], schema=schema)
-            continue
-        rows = len(part["base_offset"])
-        columns: dict[str, Any] = {
-            **part,
-            **{name: pa.repeat(value, rows) for name, value in segment.replica.items()},
-            "segment": np.full(rows, index, np.int32),
-            "marker": [None if number < 0 else MARKER_NAMES[number] for number in part["marker"].tolist()],
-            "first_in_batch": np.ones(rows, np.bool_),
-            "problem": pa.nulls(rows, pa.string()),
-        }
-        yield pa.RecordBatch.from_pydict(columns, schema=schema)
-
-
 def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
     """Yield the spans of a file, and last the problem if the file is unreadable from some position on.
 
-    Columns as in `PRODUCER_SPANS`; ``marker`` is an index into `MARKER_NAMES`, or negative for none.
+    Columns as in `PRODUCER_SPANS`; ``marker`` is an index into `columns.MARKER_NAMES`, or negative for none.
     """
     pending: list[Batches] = []
     count = skipped = 0

@@ -1,7 +1,9 @@
 """The audit against generated clusters: all that was planted is found, by its name and place, and nothing else.
 
-All cases are judged in one job, once by all that they hold and once by what the reduction leaves of them: both must
-say the same. To see a case again: ``python -m pytest tests/quality --quality-seed SEED --quality-runs 1``.
+All cases are judged in one job, once by all that they hold and once by what the reduction leaves of them, in chunks of
+16 offsets: both must say the same. To see a case again:
+
+    python -m pytest tests/quality --quality-seed SEED --quality-runs 1
 """
 
 import base64
@@ -48,7 +50,7 @@ def whole(spark: SparkSession, copies: list[Copies]) -> Verdicts:
 
 @pytest.fixture(scope="module")
 def reduced(spark: SparkSession, copies: list[Copies]) -> Verdicts:
-    return verdicts(copies, judge_reduced(reduce_copies(spark, copies, tasks=2)))
+    return verdicts(copies, judge_reduced(reduce_copies(spark, copies, tasks=2, chunk_offsets=16)))
 
 
 def verdicts(copies: list[Copies], rows: dict[str, Rows]) -> Verdicts:

@@ -52,6 +52,7 @@ CHECKERS: Final = (
     "reduction.packed_spans",
     "reduction.reduce",
     "reduction.segments",
+    "reduction.unsettled_spans",
     "replay.batch_outcomes",
     "replay.judged",
     "replay.truth",

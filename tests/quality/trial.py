@@ -61,6 +61,7 @@ REDUCING: Final = frozenset(
         "reduction.packed_spans",
         "reduction.reduce",
         "reduction.segments",
+        "reduction.unsettled_spans",
     )
 )
 """The modules that are used for big copies alone."""

@@ -1,7 +1,8 @@
 """Audits of hand-written logs without client histories: expected findings, legal differences, and undecided cases.
 
-One case a set of copied log directories, and all of them judged in one Spark job, twice: by all that they hold, and by
-what is left of them after the reduction. Both have to say the same, and each case states all of it.
+One case a set of copied log directories, and all of them judged in one Spark job, three times: by all that they hold,
+and by what is left of them after the reduction, in one chunk of offsets and in chunks of three. All have to say the
+same, and each case states all of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,7 @@ ALONE = (
 )
 """Replicas that differ, that hold a transaction open, whose `.txnindex` has a span: each is reason to look closer."""
 
-WHOLE, REDUCED = "whole", "reduced"
+WHOLE, REDUCED, IN_CHUNKS = "whole", "reduced", "reduced in chunks"
 Verdicts = dict[str, dict[str, Any]]
 
 
@@ -79,8 +80,13 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
         case.spoil(top / case.name)
         every.append(find_copies(brokers, ["t"], case.name))
     reduced = reduce_copies(spark, every, tasks=2)
-    rows = {WHOLE: judge_whole(load_copies(spark, every)), REDUCED: judge_reduced(reduced)}
-    assert {way: value["raised"] for way, value in rows.items()} == {WHOLE: [], REDUCED: []}
+    in_chunks = reduce_copies(spark, every, tasks=2, chunk_offsets=3)
+    rows = {
+        WHOLE: judge_whole(load_copies(spark, every)),
+        REDUCED: judge_reduced(reduced),
+        IN_CHUNKS: judge_reduced(in_chunks),
+    }
+    assert [value["raised"] for value in rows.values()] == [[], [], []]
     return Results(
         top,
         {
@@ -130,9 +136,10 @@ def test_verdicts(case: Case, way: str, results: Results) -> None:
     assert partition["reason"] in verdict["reason"]
 
 
+@pytest.mark.parametrize("way", [REDUCED, IN_CHUNKS])
 @EVERY_CASE
-def test_both_ways_say_the_same(case: Case, results: Results) -> None:
-    assert results.verdicts[REDUCED][case.name] == results.verdicts[WHOLE][case.name]
+def test_all_ways_say_the_same(case: Case, way: str, results: Results) -> None:
+    assert results.verdicts[way][case.name] == results.verdicts[WHOLE][case.name]
 
 
 @pytest.mark.parametrize("name", ALONE)

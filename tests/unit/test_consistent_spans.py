@@ -16,13 +16,19 @@ Row = tuple[int, int, int, int, int, int, int]
 """Broker, segment, kind, epoch, producer, at, since."""
 
 
+COLUMNS = "broker", "segment", "kind", "epoch", "producer", "at", "since"
+
+
 def spans(*rows: Row) -> Any:
-    return np.array(list(rows), SPAN)
+    packed = np.zeros(len(rows), SPAN)
+    for name, values in zip(COLUMNS, zip(*rows, strict=True), strict=True):
+        packed[name] = values
+    return packed
 
 
 def is_consistent(rows: Any) -> bool:
     ordered = SortedSpans.of(rows)
-    return not ordered.contradict and not ordered.has_open
+    return not ordered.contradicting.size and not ordered.has_open
 
 
 def is_consistent_in_chunks(rows: Any, offsets: int) -> bool:
@@ -30,7 +36,7 @@ def is_consistent_in_chunks(rows: Any, offsets: int) -> bool:
     kept = [rows[:0]]
     for chunk in np.unique(rows["at"] // offsets):
         ordered = SortedSpans.of(rows[rows["at"] // offsets == chunk])
-        if ordered.contradict:
+        if ordered.contradicting.size:
             return False
         kept.append(ordered.beyond_chunk())
     return is_consistent(np.concatenate(kept))

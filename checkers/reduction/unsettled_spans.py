@@ -1,0 +1,216 @@
+"""The producer spans about which replicas may differ, as rows; all other spans are summed up.
+
+Most transactions begin and end within a chunk of offsets (`packed_spans`), and every replica that has them shows the
+same: they are settled. A log of millions of small transactions has few other spans, and only these become rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkers.evidence.schemas import TEXT, table
+from checkers.evidence.tables import PARTITION, PLACE, REPLICA, REPLICA_PLACE, Evidence, RunPartition, place_of
+from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file
+from checkers.reduction.consistent_spans import SortedSpans, first_after
+from checkers.reduction.packed_spans import (
+    ABORTS,
+    CHUNK_OFFSETS,
+    COMMITS,
+    DATA,
+    EPOCH,
+    FILE,
+    INDEX,
+    OPEN,
+    OTHER,
+    PACKED_SPANS,
+    PLAIN,
+    SPAN,
+    packed,
+    packed_spans,
+    side_spans,
+)
+from checkers.reduction.segments import PRODUCER_SPANS, ReplicaSegment, rows_of_files, span_arrays
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.broker_files.segments.records import ABORT, COMMIT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame, SparkSession
+
+    Array = npt.NDArray[Any]
+    Flags = npt.NDArray[np.bool_]
+
+MARKER, EPOCHS = "marker", "epochs"
+SPANS = t.StructType([*PRODUCER_SPANS.fields, *table(settled=TEXT, beliefs=t.BinaryType()).fields])
+"""`PRODUCER_SPANS`, and rows with ``settled`` that stand for many spans: with ``region``, ``records``, ``digest`` and
+``transactional`` of all data that are committed or aborted, or of all markers (`MARKER`); or with the offsets of a
+leader epoch in a file (`EPOCHS`). Rows with ``beliefs`` have only these (`candidate_keys.BELIEF`) and ``segment``."""
+
+DisputedRanges = Mapping[RunPartition, Sequence[tuple[int, int, int]]]
+"""Producers, with the first and the last offset of a range in which all spans are needed."""
+
+_NAMES: Final = {COMMITS: COMMIT, ABORTS: ABORT, OTHER: "other"}
+
+
+def unsettled_spans(
+    spark: SparkSession,
+    segments: Sequence[ReplicaSegment],
+    side: Evidence,
+    *,
+    disputed: DisputedRanges,
+    tasks: int,
+    chunk_offsets: int = CHUNK_OFFSETS,
+) -> DataFrame:
+    """Return `SPANS` of these files. ``side``: the aborted and open transactions of their replicas."""
+    schema = to_arrow_schema(SPANS)
+
+    def settle(rows: pa.Table) -> pa.Table:
+        head = {name: rows.column(name)[0].as_py() for name in PLACE}
+        if rows.column("chunk")[0].as_py() == FILE:
+            return pa.Table.from_pylist([row for file in rows.to_pylist() for row in _rows_of_file(file)], schema)
+        packed = [np.frombuffer(value.as_buffer(), SPAN) for value in rows.column("spans")]
+        spans = SortedSpans.of(np.concatenate(packed))
+        unsettled = spans.undecided_alone()
+        for producer, first, last in disputed.get(place_of(head), ()):
+            mine = (spans.is_data | spans.is_marker) & (spans.spans["producer"] == producer)
+            unsettled |= mine & (spans.spans["at"] <= last) & (spans.spans["end"] >= first)
+        summed = pa.Table.from_pylist([{**head, **row} for row in _settled_rows(spans, ~unsettled)], schema)
+        return pa.concat_tables([_as_table(spans.spans[unsettled], head, schema), summed])
+
+    files = packed_spans(spark, segments, side_files=False, chunk_offsets=chunk_offsets)
+    packed = files.unionByName(_packed_transactions(side, chunk_offsets))
+    return packed.repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk").applyInArrow(settle, SPANS)
+
+
+def _packed_transactions(side: Evidence, chunk_offsets: int) -> DataFrame:
+    """Return `PACKED_SPANS` of the replicas' lists of aborted transactions, and of their open transactions."""
+    schema = to_arrow_schema(PACKED_SPANS)
+    aborted = side.aborts.where("problem IS NULL").selectExpr(
+        *REPLICA, f"{INDEX} AS kind", "producer_id", "last_offset AS at", "first_offset AS since"
+    )
+    answered = side.states.select(*REPLICA, f.explode("open").alias("txn")).selectExpr(
+        *REPLICA, f"{OPEN} AS kind", "txn[0] AS producer_id", "txn[2] AS at", "CAST(-1 AS long) AS since"
+    )
+
+    def pack(rows: pa.Table) -> pa.Table:
+        head = {name: rows.column(name)[0].as_py() for name in (*REPLICA_PLACE, "chunk")}
+        epochs = np.full(len(rows), -1)
+        kind, *others = (rows.column(name).to_numpy() for name in ("kind", "producer_id", "at", "since"))
+        spans = side_spans(head["broker"], -1, np.array([kind, epochs, *others]))
+        return pa.Table.from_pylist([{**head, "spans": spans.tobytes()}], schema)
+
+    rows = aborted.unionAll(answered).withColumn("chunk", f.expr(f"at div {chunk_offsets}"))
+    return rows.groupBy("chunk", *REPLICA).applyInArrow(pack, PACKED_SPANS)
+
+
+def _rows_of_file(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield rows of `SPANS` from the row that sums up a file."""
+    head = {name: file[name] for name in (*REPLICA_PLACE, "segment")}
+    if file["problem"] is not None:
+        yield {**head, "problem": file["problem"]}
+    for epoch, start, end in np.frombuffer(file["epochs"], EPOCH).tolist():
+        yield {**head, "settled": EPOCHS, "leader_epoch": epoch, "base_offset": start, "end_offset": end}
+    for region, records, digest in np.frombuffer(file["plain"], PLAIN).tolist():
+        sums = {"region": region, "records": records, "digest": digest}
+        yield {**head, "settled": COMMITTED, "transactional": False, **sums}
+
+
+def _settled_rows(spans: SortedSpans, is_settled: Flags) -> Iterator[dict[str, Any]]:
+    """Yield sums of the settled spans of each replica, and a row with beliefs for each file."""
+    is_data = spans.is_data & is_settled
+    is_aborted = spans.spans["kind"][spans.decider] == ABORTS
+    kinds = {MARKER: spans.is_marker & is_settled, ABORTED: is_data & is_aborted, COMMITTED: is_data & ~is_aborted}
+    for name, is_kind in kinds.items():
+        rows = spans.spans[is_kind]
+        for broker, region in product(np.unique(rows["broker"]).tolist(), np.unique(rows["region"]).tolist()):
+            here = rows[(rows["broker"] == broker) & (rows["region"] == region)]
+            yield {
+                "broker": broker, "region": region, "settled": name, "transactional": True,
+                "records": int(here["records"].sum()), "digest": int(np.bitwise_xor.reduce(here["digest"])),
+            }  # fmt: skip
+    data = spans.spans[is_data]
+    flags = np.where(is_aborted[is_data], NOT_COMMITTED, 0)
+    yield from beliefs_by_file(data["segment"], data["producer"], data["at"], flags)
+
+
+def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Return spans as rows with the columns of `PRODUCER_SPANS`."""
+    is_data = spans["kind"] == DATA
+    columns: dict[str, Any] = {
+        **{name: pa.repeat(value, len(spans)) for name, value in head.items()},
+        **{name: spans[name] for name in ("broker", "segment", "leader_epoch", "records", "digest")},
+        "producer_id": spans["producer"],
+        "producer_epoch": spans["epoch"],
+        "base_offset": spans["at"],
+        "last_offset": spans["last"],
+        "end_offset": spans["end"],
+        "region": spans["region"].astype(np.int32),
+        "transactional": spans["producer"] >= 0,
+        "control": ~is_data,
+        "marker": [_NAMES.get(kind) for kind in spans["kind"].tolist()],
+        "first_in_batch": np.ones(len(spans), np.bool_),
+    }
+    nulls = {field.name: pa.nulls(len(spans), field.type) for field in schema}
+    return pa.Table.from_pydict({**nulls, **columns}, schema)
+
+
+def abort_markers(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
+    """Return `PRODUCER_SPANS` of every ABORT."""
+
+    def aborts(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return _spans_of_file(segment, index, schema, lambda spans: spans["kind"] == ABORTS)
+
+    return rows_of_files(spark, segments, PRODUCER_SPANS, aborts)
+
+
+def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> DataFrame:
+    """Return `PRODUCER_SPANS` of the next marker of these producers in each log, and of some later ones.
+
+    ``points``: PARTITION, ``producer_id``, ``base_offset``.
+    """
+    schema = to_arrow_schema(PRODUCER_SPANS)
+    files = points.sparkSession.createDataFrame(
+        [(*segment.place, number) for number, segment in enumerate(segments)],
+        "run string, topic string, partition int, segment int",
+    )
+    by_file = (
+        points.join(f.broadcast(files), PARTITION)
+        .groupBy("segment")
+        .agg(f.collect_list("producer_id").alias("producers"), f.collect_list("base_offset").alias("offsets"))
+    )
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index, producers, offsets in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                follow = partial(_follow, np.array(producers), np.array(offsets))
+                yield from _spans_of_file(segments[index], index, schema, follow)
+
+    return by_file.mapInArrow(read, PRODUCER_SPANS)
+
+
+def _follow(producers: Array, offsets: Array, spans: Array) -> Flags:
+    """Return which spans are the first marker of a producer after its offset, among these spans."""
+    is_marker = np.isin(spans["kind"], (COMMITS, ABORTS))
+    first = first_after(producers, offsets, (spans["producer"][is_marker], spans["at"][is_marker]))
+    follow: Flags = is_marker & np.isin(spans["at"], first)
+    return follow
+
+
+def _spans_of_file(
+    segment: ReplicaSegment, index: int, schema: pa.Schema, keep: Callable[[Array], Flags]
+) -> Iterator[pa.RecordBatch]:
+    """Yield some spans of a file, up to where it is unreadable: `unsettled_spans` reports why."""
+    head = dict(zip(PLACE, segment.place, strict=True))
+    for part in span_arrays(segment):
+        if not isinstance(part, str):
+            spans = packed(part, segment.broker, index)
+            yield from _as_table(spans[keep(spans)], head, schema).to_batches()
