@@ -1,6 +1,7 @@
 """How fast `harness audit disk` judges big partitions, and in how much memory, beside Kafka's dump tool.
 
-Three replicas of one partition (see ``segments_data``), byte-identical and in three states of cleaning. Each round
+Three replicas of one partition (see ``segments_data``), byte-identical, in three states of cleaning, and diverged (one
+replica missed a COMMIT). Each round
 times the whole command on each of them, by the seconds that it spends checking, Spark started; then the same is judged
 again and again in one session, as a second command would find the machine if Spark stayed up. The tool prints one
 segment record by record, into nowhere: its records a second are what ``x tool`` is against.
@@ -38,7 +39,7 @@ from harness.broker_files.segments.blocks import iter_blocks
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import CLEAN, EXIT_CODES
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 STATES: Mapping[str, tuple[State, ...]] = {
     "identical": ("never", "never", "never"),
     "differing": ("never", "half", "full"),
+    "diverged": ("half", "full", "missed"),
 }
 
 
@@ -69,6 +71,11 @@ class Data(NamedTuple):
     def name(self) -> str:
         """The states of cleaning, the size, and the records of a transaction."""
         return f"{self.what} x {self.times}, {self.records_per_transaction} a transaction"
+
+    @property
+    def verdict(self) -> str:
+        """The expected verdict."""
+        return ANOMALY if self.what == "diverged" else CLEAN
 
     @property
     def brokers(self) -> list[str]:
@@ -133,7 +140,7 @@ def command(data: Data, workers: int = 0) -> Took:
         out, _ = process.communicate()
         took_s = time.monotonic() - started_s
         peak_gib = peak.stop_gib()
-        if process.returncode != EXIT_CODES[CLEAN]:
+        if process.returncode != EXIT_CODES[data.verdict]:
             file.seek(0)
             raise SystemExit(f"{data.name} ended with {process.returncode}:\n{out}{file.read()}")
     return Took(took_s, json.loads(out)["timings_s"]["check"], peak_gib)
@@ -151,7 +158,7 @@ def warm_s(every: Sequence[Data], rounds: int) -> dict[Data, list[float]]:
                 started_s = time.monotonic()
                 copies = find_copies(brokers, [TOPIC], "bench")
                 verdict = assemble(copies, judge_copies(session, [copies]), timings_s={}).verdict
-                if verdict != CLEAN:
+                if verdict != data.verdict:
                     raise SystemExit(f"{data.name} is {verdict}")
                 if number:
                     seconds.append(time.monotonic() - started_s)

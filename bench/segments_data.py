@@ -1,13 +1,14 @@
 """Replicas of one big compacted partition, as brokers would hold them: the data that checkers are timed on.
 
 Producers write transactions batch by batch in turns, some aborted. A replica is such a log in one of three states of
-cleaning, each of which a broker may be in:
+cleaning, each of which a broker may be in, or diverged:
 
 - ``never``: as written;
 - ``half``: one pass over the first half of its segments. Superseded values and aborted data are gone; tombstones and
   markers are kept, the former's batches with a delete horizon; what was emptied is gone;
 - ``full``: passes over all but the active segment until there was nothing left to do. Tombstones are gone too, and
-  markers of whose transaction nothing is left.
+  markers of whose transaction nothing is left;
+- ``missed``: as written, but without the COMMIT of one transaction: the producer's next marker is an ABORT.
 
 Offsets never change, a batch keeps its first and last offset, and a producer's last batch stays, if need be without
 records (``Cleaner.cleanSegments``, ``MemoryRecords.filterTo``; see also ``CleanedTransactionMetadata``).
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-State = Literal["never", "half", "full"]
+State = Literal["never", "half", "full", "missed"]
 
 TOPIC = "bench"
 START_MS = 1_700_000_000_000
@@ -191,7 +192,7 @@ class Cleaned(NamedTuple):
 
 def clean(log: Log, state: State) -> Cleaned:
     """Return what a state keeps."""
-    end = {"never": 0, "half": log.segments[len(log.segments) // 2], "full": log.segments[-1]}[state]
+    end = {"never": 0, "missed": 0, "half": log.segments[len(log.segments) // 2], "full": log.segments[-1]}[state]
     below = log.offset < end
     committed = below & log.is_committed[log.transaction]
     newest = np.full(int(log.key.max()) + 1, -1)
@@ -209,13 +210,16 @@ def _write_replica(folder: Path, log: Log, state: State) -> None:
     cleaned = clean(log, state)
     partition = folder / f"{TOPIC}-0"
     partition.mkdir(parents=True)
-    aborted = _aborted(log)
+    missed = _missed(log) if state == "missed" else None
+    aborted = _aborted(log, missed)
     files: list[bytearray] = [bytearray() for _ in log.segments]
     indexes: list[list[AbortedTxn]] = [[] for _ in log.segments]
     for batch, encoded in _encoded(log, cleaned):
+        if batch.base_offset == missed:
+            continue
         files[batch.segment] += encoded
         if batch.commits is False:
-            indexes[batch.segment].append(aborted[batch.transaction])
+            indexes[batch.segment].append(aborted[batch.base_offset])
     for base_offset, data, entries in zip(log.segments, files, indexes, strict=True):
         (partition / f"{base_offset:020}.log").write_bytes(data)
         (partition / f"{base_offset:020}.txnindex").write_bytes(encode_txnindex(entries))
@@ -340,18 +344,30 @@ def _encode_records(  # noqa: PLR0917
     return at
 
 
-def _aborted(log: Log) -> dict[int, AbortedTxn]:
-    """Return what a broker's transaction index says, by transaction."""
-    opened: dict[int, tuple[int, int]] = {}
+def _missed(log: Log) -> int:
+    """Return the offset of the first COMMIT in the second half whose producer aborts its next transaction."""
+    markers = [batch for batch in log.batches[len(log.batches) // 2 :] if batch.commits is not None]
+    following: dict[int, Batch] = {}
+    candidates = []
+    for batch in reversed(markers):
+        if batch.commits and batch.producer in following and not following[batch.producer].commits:
+            candidates.append(batch.base_offset)
+        following[batch.producer] = batch
+    return candidates[-1]
+
+
+def _aborted(log: Log, missed: int | None) -> dict[int, AbortedTxn]:
+    """Return a broker's transaction index by offset of the marker; the broker never had the marker at ``missed``."""
+    opened: dict[int, int] = {}
     aborted = {}
     for batch in log.batches:
         if batch.commits is None:
-            opened.setdefault(batch.producer, (batch.base_offset, batch.transaction))
-            continue
-        first_offset, transaction = opened.pop(batch.producer)
-        if not batch.commits:
-            stable = min((first for first, _ in opened.values()), default=batch.base_offset + 1)
-            aborted[transaction] = AbortedTxn(batch.producer, first_offset, batch.base_offset, stable)
+            opened.setdefault(batch.producer, batch.base_offset)
+        elif batch.base_offset != missed:
+            first_offset = opened.pop(batch.producer)
+            if not batch.commits:
+                stable = min(opened.values(), default=batch.base_offset + 1)
+                aborted[batch.base_offset] = AbortedTxn(batch.producer, first_offset, batch.base_offset, stable)
     return aborted
 
 
