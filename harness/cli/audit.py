@@ -15,16 +15,7 @@ import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import (
-    DIRECTORY,
-    FILE,
-    MEGABYTES_A_SECOND,
-    MOST_BROKER,
-    FilePath,
-    Text,
-    file_to_read,
-    is_number,
-)
+from harness.cli.options.parameters import DIRECTORY, FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
@@ -188,12 +179,8 @@ def disk(
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
-@common.CLUSTER.option(
-    "--controllers", common.SERVERS, "Also fetch the metadata log, which decides more findings. Needs ClusterAction."
-)
-@common.CLUSTER.option(
-    "--controllers-config", file_to_read(), "Properties file for the controllers.  [default: --command-config]"
-)
+@common.controllers_option
+@common.controllers_config_option
 @READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
 @READING.option(
     "--since",
@@ -238,7 +225,6 @@ def live(
     files.check()
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
-    controllers, controllers_config = reading["controllers"], reading["controllers_config"]
     request = AuditRequest(
         common.addresses(bootstrap, config),
         topics,
@@ -248,10 +234,8 @@ def live(
         save=save,
         config=None if config is None else str(config),
         spool_limit_bytes=size_bytes(reading["spool_limit"]),
-        controllers=common.addresses(controllers, controllers_config or config) if controllers else (),
+        controllers=common.controller_addresses(reading, config),
     )
-    if controllers_config and not controllers:
-        raise UsageError("--controllers-config is the login of --controllers HOST:PORT, which is missing")
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
     login = f" --command-config {config}" if config else ""

@@ -24,6 +24,8 @@ WATCHING = common.Group("Watching")
 @common.topic_option(common.Group("What to audit"))
 @common.bootstrap_option()
 @common.config_option
+@common.controllers_option
+@common.controllers_config_option
 @WATCHING.option(
     "--state", DIRECTORY, "Folder with the latest verdict of each partition; created if missing.", required=True
 )
@@ -59,6 +61,7 @@ def watch(topics: tuple[str, ...], bootstrap: str, config: Path | None, spark: S
         rate_limit_bytes_s=max(int(options["rate_limit_mb"] * MB), 1),
         config=None if config is None else str(config),
         spool_limit_bytes=size_bytes(options["spool_limit"]),
+        controllers=common.controller_addresses(options, config),
     )
     return watch_until_signal(
         request,

@@ -135,9 +135,7 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         log = None
         if request.controllers and after is not None:
             progress.stage("fetch the metadata log")
-            folder = (save_folder or workspace.path) / METADATA_FOLDER
-            cluster_id = after.state.cluster_id
-            log = fetch_metadata_log(after.client, request.controllers, cluster_id, folder, after.state.topics)
+            log = metadata_log(request, after, save_folder or workspace.path)
         verdict = answers.verdict(compared, {"read_and_check": _since(started_s)}, after, log)
         if interrupt is not None:
             raise InterruptedAudit(verdict) from interrupt
@@ -188,6 +186,12 @@ class ReplicaComparer:
             if self.save is None:
                 shutil.rmtree(folder.path, ignore_errors=True)
         return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=answers.request.is_limited))
+
+
+def metadata_log(request: AuditRequest, cluster: AuditedCluster, parent: Path) -> JoinedLog:
+    """Fetch the metadata log from the request's controllers, into a folder of its own in ``parent``."""
+    state, folder = cluster.state, parent / METADATA_FOLDER
+    return fetch_metadata_log(cluster.client, request.controllers, state.cluster_id, folder, state.topics)
 
 
 def _interrupted(waves: Iterable[Iterable[Place]]) -> dict[Place, tuple[UnknownReason, ...]]:

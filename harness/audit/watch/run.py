@@ -11,7 +11,8 @@ from types import FrameType
 from typing import Final
 
 from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.compare import AuditRequest, ReplicaComparer, answers_of
+from harness.audit.live.compare import AuditRequest, ReplicaComparer, answers_of, metadata_log
+from harness.audit.live.metadata_log import verify_controllers
 from harness.audit.live.waves import divided, partition_sizes
 from harness.audit.watch.checks import WatchChecks, check
 from harness.audit.watch.status import WatchStatus, families, health, page, partitions_json, problems
@@ -118,7 +119,11 @@ class Watch:
             return {}  # deleted meanwhile
         answers = answers_of(self.request, cluster)
         reading = self.comparer.compare(answers, list(cluster.state.partitions))
-        verdict = answers.verdict(reading, {}, describe(self.client, topics, may_miss=True))
+        after = describe(self.client, topics, may_miss=True)
+        verdict = answers.verdict(reading, {}, after)
+        if verdict.findings and self.request.controllers:
+            log = metadata_log(self.request, after, self.comparer.workspace.path)
+            verdict = answers.verdict(reading, {}, after, log)
         if self.comparer.session is not None:
             release(self.comparer.session)
         findings, now_ms = by_place(verdict.findings), self.client.clock.time_ms()
@@ -177,6 +182,7 @@ def watch_until_signal(
     clock, java = RealClock(), find_java()
     client = client_of(request.bootstrap, clock)
     checks = check(client, request.topics)
+    verify_controllers(client, request.controllers, checks.cluster.state.cluster_id)
     with ExitStack() as stack, suppress(KeyboardInterrupt):
         store = stack.enter_context(closing(WatchStore(state, checks.cluster.state.cluster_id)))
         leftovers.remove_abandoned(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from harness import DISTRIBUTION
 from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
 from harness.console import JSON, QUIET, TEXT, VERBOSE
+from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.spark.options import LOCAL, parse_spark
 
@@ -177,6 +178,22 @@ def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     from harness.kafka_api.security import read_security  # noqa: PLC0415
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
+
+
+controllers_option = CLUSTER.option(
+    "--controllers", SERVERS, "Also fetch the metadata log, which decides more findings. Needs ClusterAction."
+)
+controllers_config_option = CLUSTER.option(
+    "--controllers-config", file_to_read(), "Properties file for the controllers.  [default: --command-config]"
+)
+
+
+def controller_addresses(options: Mapping[str, Any], config: Path | None) -> Sequence[Address]:
+    """Return the addresses of ``--controllers``, with their login. Raises `UsageError` for a login alone."""
+    controllers, own_config = options["controllers"], options["controllers_config"]
+    if own_config and not controllers:
+        raise UsageError("--controllers-config is the login of --controllers HOST:PORT, which is missing")
+    return addresses(controllers, own_config or config) if controllers else ()
 
 
 def options_given() -> frozenset[str]:
