@@ -39,12 +39,13 @@ class ModelSegment:
 class Replica:
     """A partition's log on one broker.
 
-    ``cleaned_to``: the cleaner's checkpoint, None before its first pass. ``diverged_from``: the start of an
-    unreplicated tail, which must be truncated before the next fetch. ``replaced``: the segments that the last pass of
-    the cleaner replaced. ``unreplicated``: first offset and marker of every transaction whose marker the high watermark
-    has not passed. ``epochs``: the start offset of each leader epoch in this log (``LeaderEpochFileCache``).
-    ``stable_at_batch``: see `harness.models.log.version_rules.VersionRules`. A producer's entry has only its last
-    batch: brokers keep more batches only to recognize retries.
+    ``cleaned_to``: the cleaner's checkpoint, None before its first pass. ``received``: the offset of every record that
+    was ever appended to this replica. ``diverged_from``: the start of an unreplicated tail, which must be truncated
+    before the next fetch. ``replaced``: the segments that the last pass of the cleaner replaced. ``unreplicated``:
+    first offset and marker of every transaction whose marker the high watermark has not passed. ``epochs``: the start
+    offset of each leader epoch in this log (``LeaderEpochFileCache``). ``stable_at_batch``: see
+    `harness.models.log.version_rules.VersionRules`. A producer's entry has only its last batch: brokers keep more
+    batches only to recognize retries.
     """
 
     broker: int
@@ -55,6 +56,7 @@ class Replica:
     log_end: int = 0
     high_watermark: int = 0
     cleaned_to: int | None = None
+    received: set[int] = field(default_factory=set)
     diverged_from: int | None = None
     replaced: list[ModelSegment] = field(default_factory=list)
     unreplicated: list[tuple[int, int]] = field(default_factory=list)
@@ -95,6 +97,7 @@ class Replica:
             self.log_end,
             self.high_watermark,
             self.cleaned_to,
+            set(self.received),
             self.diverged_from,
             self.replaced,
             list(self.unreplicated),
@@ -119,6 +122,7 @@ class Replica:
         segment.batches.append(batch)
         self.log_end = batch.last_offset + 1
         self.begin_epoch(batch.leader_epoch, batch.base_offset)
+        self.received.update(record.offset for record in batch.records)
         ended = self._note_aborted(segment, batch)
         if ended is not None:
             self.unreplicated.append((ended, batch.last_offset))
@@ -236,6 +240,7 @@ class Replica:
         self.log_end = min(self.log_end, offset)
         self.high_watermark = min(self.high_watermark, self.log_end)
         self.cleaned_to = None if self.cleaned_to is None else min(self.cleaned_to, self.log_end)
+        self.received = {received for received in self.received if received < offset}
         self.unreplicated.clear()
         self._drop_epochs(offset)
         self.diverged_from = None
@@ -277,7 +282,7 @@ class Replica:
     def restart_at(self, offset: int) -> None:
         """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
         self.segments = [ModelSegment(offset)]
-        for state in (self.producers, self.snapshots, self.unreplicated, self.epochs):
+        for state in (self.producers, self.snapshots, self.unreplicated, self.received, self.epochs):
             state.clear()
         self.diverged_from = None
         self.log_start = self.log_end = self.high_watermark = offset
