@@ -230,7 +230,7 @@ SCHEDULE = (
     '{"do": "end", "process": "t", "outcome": "commit"}, {"do": "write", "process": "p", "key": "K"},'
     '{"do": "heal", "fault": "outage", "broker": 2}]}'
 )
-NOT_IN_PAIRS = {"verbose", "quiet", "run_dir", "output"}
+NOT_IN_PAIRS = {"verbose", "quiet", "run_dir", "output", "help"}
 
 
 def test_no_option_of_a_run_is_dropped_for_another(
