@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.05
 DELETES = 1 / 3
-RECORDS_A_TRANSACTION = 100
 PARTITIONS_A_TRANSACTION = 3
 ABORTS = 0.3
-CLIENTS = (*((LIBRDKAFKA, 0.075),) * 6, *((JAVA, 0.025),) * 2)
-"""The transactional clients: library, and share of all records. Calls to the Java client are slow."""
+CLIENTS = (*((LIBRDKAFKA, 0.075, 100),) * 6, *((JAVA, 0.025, 20),) * 2)
+"""The transactional clients: library, share of all records, and records of a transaction. Calls to the Java client are
+slow; brokers forget a client that pauses for longer than 1.5 s."""
+PLAINLY = 0.5, 20
+"""The share of records outside of transactions, and how many are written at once."""
 LINGER = {"linger.ms": 50}
 """Without it librdkafka sends a request for each record."""
 FIRST_NUMBER = 1_000_000_000
@@ -115,14 +117,11 @@ class Load:
     def running(self, clock: Clock, makers: Mapping[str, MakeProducer], records_s: float) -> Iterator[None]:
         """Write until the block ends. Raises `HarnessError` where a client has failed."""
         plain = makers[LIBRDKAFKA](None)
-        steps: list[Callable[[int], None]] = [lambda count: self._write_plainly(plain, count)]
-        for number, (library, _) in enumerate(CLIENTS):
-            steps.append(self._transactions(f"load-{number}", makers[library]))
-        shares = [0.5, *(share for _, share in CLIENTS)]
-        routines = [
-            clock.every(PERIOD_S, _paced(step, records_s * share), f"load {number}")
-            for number, (step, share) in enumerate(zip(steps, shares, strict=True))
-        ]
+        steps = [_paced(lambda count: self._write_plainly(plain, count), records_s * PLAINLY[0], PLAINLY[1])]
+        for number, (library, share, size) in enumerate(CLIENTS):
+            write = self._transactions(f"load-{number}", makers[library], size)
+            steps.append(_paced(write, records_s * share, size))
+        routines = [clock.every(PERIOD_S, step, f"load {number}") for number, step in enumerate(steps)]
         try:
             yield
         finally:
@@ -136,16 +135,16 @@ class Load:
             self._send(producer, self._chance.choice(self._places), None)
         producer.flush()
 
-    def _transactions(self, transactional_id: str, make: MakeProducer) -> Callable[[int], None]:
+    def _transactions(self, transactional_id: str, make: MakeProducer, size: int) -> Callable[[int], None]:
         producer = make(transactional_id)
         producer.transact("init")
 
         def write(count: int) -> None:
             nonlocal producer
-            for _ in range(count // RECORDS_A_TRANSACTION):
+            for _ in range(count // size):
                 transaction = self._traffic.new_transaction(transactional_id)
                 try:
-                    self._transact(producer, transaction)
+                    self._transact(producer, transaction, size)
                 except ClientError:
                     with suppress(ClientError):
                         producer = make(transactional_id)
@@ -153,10 +152,10 @@ class Load:
 
         return write
 
-    def _transact(self, producer: LibraryProducer, transaction: Transaction) -> None:
+    def _transact(self, producer: LibraryProducer, transaction: Transaction, size: int) -> None:
         producer.transact("begin")
         places = self._chance.choices(self._places, k=PARTITIONS_A_TRANSACTION)
-        for number in range(RECORDS_A_TRANSACTION):
+        for number in range(size):
             self._send(producer, places[number % PARTITIONS_A_TRANSACTION], transaction.number)
         producer.flush()
         is_aborted = self._chance.random() < ABORTS
@@ -169,15 +168,18 @@ class Load:
         self._traffic.send(producer, to, key, is_delete=is_delete, transaction=transaction)
 
 
-def _paced(step: Callable[[int], None], records_s: float) -> Callable[[], None]:
-    """Return an action that calls the step with the number of records that are due; a slow step is not caught up."""
+def _paced(step: Callable[[int], None], records_s: float, size: int) -> Callable[[], None]:
+    """Return an action that calls the step with the number of records due, a multiple of ``size``.
+
+    At most one second is caught up.
+    """
     last_s, due = time.monotonic(), 0.0
 
     def act() -> None:
         nonlocal last_s, due
         now_s = time.monotonic()
-        due, last_s = min(due + (now_s - last_s) * records_s, max(records_s, RECORDS_A_TRANSACTION)), now_s
-        count = int(due) - int(due) % RECORDS_A_TRANSACTION
+        due, last_s = min(due + (now_s - last_s) * records_s, max(records_s, size)), now_s
+        count = int(due) - int(due) % size
         if count:
             due -= count
             step(count)

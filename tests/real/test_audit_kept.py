@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from kept import Kept, kept_cluster
+from kept import Kept, commit_offset, kept_cluster
 from sandbox import DATA, Sandbox
 
 from harness.audit.live.cluster import client_of, describe
@@ -23,6 +23,9 @@ def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest)
 
 
 def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
+    (stops,) = (one["offset"] for one in kept.verdict["findings"] if one["topic"] == "stuck-lso")
+    for group in ("billing", "search"):
+        commit_offset(parse_bootstrap(kept.bootstrap), group, ("stuck-lso", 0), stops)
     live = sandbox.call(
         "audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", "*", "--format", "json", code=EXIT_ANOMALY
     )
@@ -37,6 +40,8 @@ def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
     assert sound == {"control"}, live.output
     (stuck,) = (one for one in live.verdict["findings"] if one["topic"] == "stuck-lso")
     assert (stuck["anomaly"], stuck["effect"]) == ("stuck-lso", "visible")
+    assert stuck["impact"].startswith(f"broker 2 leads: read_committed consumers stop at offset {stops} (")
+    assert stuck["impact"].endswith("; groups billing, search are stuck")
     sandbox.wait_until_nothing_is_left()
 
 
