@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter, defaultdict
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from mkdocs.structure.files import File
+
+sys.path.append(str(Path(__file__).parent))
+import command_pages
 
 from harness.cli.config_file import SETTINGS
 from harness.cli.lists import VARIABLES
@@ -32,6 +38,29 @@ _MARK: Final = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace the marks of a page; mkdocs calls this. Raises KeyError for a table that does not exist."""
     return _MARK.sub(lambda mark: TABLES[mark[1]](), markdown)
+
+
+def on_config(config: Any) -> Any:
+    """Add the pages of the commands below their index; mkdocs calls this."""
+    pages = [{f"harness {name}": command_pages.address(name)} for _, name, _ in command_pages.commands()]
+
+    def extended(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return list(map(extended, entry))
+        if isinstance(entry, dict):
+            return {title: extended(inner) for title, inner in entry.items()}
+        return [entry, *pages] if entry == command_pages.INDEX else entry
+
+    config.nav = extended(config.nav)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Make the pages of the commands; mkdocs calls this."""
+    for _, name, command in command_pages.commands():
+        text = command_pages.page(name, command)
+        files.append(File.generated(config, command_pages.address(name), content=text))
+    return files
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -162,6 +191,7 @@ def _type(value: Mapping[str, Any]) -> str:
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands": command_pages.index,
     "faults": _faults,
     "soak-faults": _soak_faults,
     "anomalies": _anomalies,

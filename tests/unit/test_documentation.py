@@ -1,9 +1,11 @@
 """Every `harness` command of a page can be parsed: its name, its options, and the form of their values."""
 
+import importlib
 import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -136,3 +138,14 @@ def test_links_of_the_readme_are_absolute_and_lead_to_files_of_the_checkout() ->
     assert {path for path in paths if not (ROOT / path).is_file()} == {
         "https://www.redpanda.com/blog/kafka-log-compaction-bug-fix-streaming"
     }
+
+
+def test_every_command_has_a_page_without_words_of_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    pages: Any = importlib.import_module("command_pages")
+    index = pages.index()
+    for _, name, command in pages.commands():
+        page = pages.page(name, command)
+        assert [word for word in ("Sentinel", "INTEGER RANGE", "<=x<=", "\b") if word in page] == []
+        assert all(option.opts[0] in page for option in command.params if isinstance(option, click.Option))
+        assert f"(commands/{name.replace(' ', '-')}.md)" in index
