@@ -281,7 +281,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--runtime local --nodes a,b,c", "--nodes is for --runtime ssh, and contradicts --runtime local"),
         ("--runtime local --image x:1", "--image is for --runtime docker, and contradicts --runtime local"),
         ("--nodes a,b,c --image x:1", "--nodes is for --runtime ssh, and contradicts --image"),
-        ("--nodes a,b,c --nodes-file file", "give --nodes or --nodes-file: both name the hosts"),
+        ("--nodes a,b,c --nodes-file file", "leave out --nodes or --nodes-file: both name the hosts"),
         ("--ssh-user me", "--ssh-user is for --runtime ssh: give its hosts with --nodes or --nodes-file"),
         ("--runtime ssh", "--runtime ssh needs hosts"),
         ("--nodes a,b", "--nodes names 2 hosts: give 3 to 7, one a broker"),
@@ -353,6 +353,7 @@ def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:
     """Options outside the table only choose output files and formats."""
     of_run = {str(p.name) for p in COMMANDS["run",].params}
-    elsewhere = {"results", "port_base", "run_dir", "keep", "spark_master", "spark_conf", "output", "verbose", "quiet"}
+    output = {"results", "run_dir", "keep", "output", "verbose", "quiet", "help"}
+    elsewhere = {"port_base", "spark_master", "spark_conf", *output}
     assert {str(option.name) for option in OPTIONS} == of_run - elsewhere
     assert command_line(RunOptions("kafka-3.9", "all")).startswith("harness run --target kafka-3.9 --anomaly all ")
