@@ -90,6 +90,15 @@ class ConsoleProgress:
         rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
         bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
 
+    def tasks(self, step: str, ended: int, count: int) -> None:
+        """Update the bar of a step's tasks in Spark."""
+        if not self._shows_bars:
+            return
+        if self._bar is not None and self._bar.tasks[0].description != step:
+            self.close()
+        bar = self._bar or self._begin(step, "{task.fields[amount]}")
+        bar.update(bar.task_ids[0], completed=ended / count, amount=f"{ended} of {count} tasks")
+
     def close(self) -> None:
         """End a bar that is still shown."""
         if self._bar is not None:

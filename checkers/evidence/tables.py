@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
 from checkers.evidence.parse import READERS, TableReader, read
@@ -19,7 +21,6 @@ from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
@@ -119,9 +120,15 @@ def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
 
 
 def _evidence(spark: SparkSession, readers: Mapping[str, TableReader], folders: Sequence[Any]) -> Evidence:
+    is_answered = bool(folders) and all(getattr(folder, "served", False) for folder in folders)
+
     def table(name: str) -> DataFrame:
         if name not in readers:
             return empty(spark.range(0, 0, 1, 1), SCHEMAS[name])
+        if is_answered and name != "entries":
+            # The answers of brokers are on the driver's host only.
+            rows = pa.Table.from_batches(read(readers[name], folders, 0, 1), to_arrow_schema(readers[name].schema))
+            return checkpointed(spark.createDataFrame(rows, readers[name].schema).repartition(1))
         return _table(spark, readers[name], folders, 2 if name == "entries" else 1)
 
     with threads(spark, PLANNERS) as pool:

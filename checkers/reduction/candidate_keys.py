@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, RunPartition
-from checkers.reduction.segments import ReplicaSegment, shares
+from checkers.reduction.segments import ReplicaSegment, read_segments, shares
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
 from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, key_hashes, unpack
@@ -70,17 +70,17 @@ def candidate_keys(
     rows. ``records``: the number of records of the partitions to read. ``tasks``: the number of Spark tasks that
     compare.
     """
-    sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
+    candidate_schema = to_arrow_schema(CANDIDATE_RECORDS)
     log_starts: dict[RunPartition, dict[int, int]] = {}
     for segment in segments:
         log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
     buckets = {place: max(1, -(-count // BUCKET_RECORDS)) for place, count in records.items()}
 
-    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index, packed in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                if (segment := segments[index]).place in buckets:
-                    yield from _send(segment, buckets[segment.place], _Beliefs(packed), sent_schema)
+    def send(
+        segment: ReplicaSegment, _index: int, packed: Sequence[bytes], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        if segment.place in buckets:
+            yield from _send(segment, buckets[segment.place], _Beliefs(packed), schema)
 
     def compare(bucket: pa.Table) -> pa.Table:
         place = tuple(bucket.column(name)[0].as_py() for name in PLACE)
@@ -91,7 +91,8 @@ def candidate_keys(
     readers = max(1, len(shares([segments[index] for index in numbers], TASK_BYTES)))
     files = beliefs.sparkSession.createDataFrame([(number, None) for number in numbers], _BELIEFS)
     by_file = files.unionAll(beliefs.select(*_BELIEFS.names)).repartition(readers, "segment").groupBy("segment")
-    sent = by_file.agg(f.collect_list("beliefs")).mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
+    requests = by_file.agg(f.collect_list("beliefs"))
+    sent = read_segments(requests, segments, _SENT, send).repartition(tasks, *PARTITION, "bucket")
     return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, CANDIDATE_RECORDS)
 
 

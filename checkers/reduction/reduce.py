@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -46,6 +45,8 @@ from checkers.reduction.unsettled_spans import DisputedRanges, abort_markers, ma
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
 from harness.broker_files.segments.batches import CorruptLogError
+from harness.spark.jobs import describe
+from harness.spark.threads import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +83,7 @@ def reduce_copies(
     served, copied = ([cluster for cluster in copies if cluster.served is is_served] for is_served in (True, False))
     facts, damaged = _facts(copied)
     readable = _without(copied, {place_of(row) for row in damaged})
+    describe(spark, "find the partitions that agree")
     cleared, replicas = cleared_partitions(spark, readable, facts, tasks)
     tables: dict[str, Rows] = {"replicas": replicas, "doubts": [], "unsure": [], "damaged": damaged}
     remaining = served + _without(readable, cleared)
@@ -187,6 +189,7 @@ def _read_beliefs(
     ends = checkpointed(bounded(states.withColumn("log_end", f.least("log_end", "stale_from"))))
     facts = {_replica(row): row.asDict() for row in ends.collect()}
     segments = replica_segments(copies, facts, ("bound", "shortest", "log_end"))
+    describe(spark, f"read the transactions in {len(segments)} segments")
     side = side_files_before(side, tails)
     listing = [segment for segment in segments if facts[*segment.place, segment.broker]["aborted"]]
     if listing:
@@ -194,7 +197,7 @@ def _read_beliefs(
         side = with_served_aborts(replace(side, entries=as_entries(abort_markers(spark, listing))))
     spans = unsettled_spans(spark, segments, side, disputed=disputed, tasks=tasks, chunk_offsets=chunk_offsets)
     spans = spans.repartition(tasks, "producer_id", *REPLICA).localCheckpoint(eager=False)
-    with ThreadPoolExecutor(1) as pool:
+    with threads(spark, 1) as pool:
         # The next tables are planned during the scan, as planning takes as long.
         read = pool.submit(spans.count)
         beliefs = Beliefs.of(side, ends, spans)
@@ -255,7 +258,9 @@ def _judged_keys(
     The entries include the first batch of each transaction that may be stuck.
     """
     packed = packed_beliefs(beliefs.data_spans).unionByName(beliefs.settled)
+    describe(packed.sparkSession, "compare the keys of partitions that differ")
     keys = candidate_keys(packed, segments, records, tasks).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
+    describe(packed.sparkSession, "read the records of keys that may differ")
     ranges = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
     return checkpointed(read_records(ranges, segments)), {place_of(row): row["keys"] for row in more}

@@ -8,7 +8,7 @@ checksums stands for the records. The checksums are computed, not only read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from checkers.replay.truth import UNBOUNDED
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError, until_cut
 from harness.broker_files.segments.blocks import Block, iter_blocks
 from harness.run_folder.store import AFTER_REJOIN
+from harness.spark.stored_segment import STORED_SEGMENTS, is_stored
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -128,6 +129,8 @@ def rows_of_files(
     read: Callable[[ReplicaSegment, int, pa.Schema], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
     """Return the rows that ``read`` gives for each file and its index; a file is read only when a job runs."""
+    if (stored := _stored(spark, segments)) is not None:
+        return _read_each(stored, segments, columns, read)
     tasks = shares(segments, TASK_BYTES)
     schema = to_arrow_schema(columns)
 
@@ -138,6 +141,49 @@ def rows_of_files(
                     yield from read(segments[index], index, schema)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, columns)
+
+
+def read_segments(
+    requests: DataFrame,
+    segments: Sequence[ReplicaSegment],
+    columns: t.StructType,
+    read: Callable[..., Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return the rows that ``read`` gives for each request: ``segment``, an index, and other columns.
+
+    ``read`` gets the segment, its index, the values of the other columns, and the schema of the result.
+    """
+    stored = _stored(requests.sparkSession, segments)
+    return _read_each(requests if stored is None else requests.join(stored, "segment"), segments, columns, read)
+
+
+def _stored(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame | None:
+    """Return ``segment``, an index, and ``data`` of the segments that executors store; None for files."""
+    numbers = [(s.path.number, index) for index, s in enumerate(segments) if is_stored(s.path)]
+    if not numbers:
+        return None
+    indexes = spark.createDataFrame(numbers, "number int, segment int")
+    return spark.table(STORED_SEGMENTS).join(f.broadcast(indexes), "number").select("segment", "data")
+
+
+def _read_each(
+    rows: DataFrame,
+    segments: Sequence[ReplicaSegment],
+    columns: t.StructType,
+    read: Callable[..., Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return the rows that ``read`` gives; the last column of the ``rows`` of stored segments is ``data``."""
+    schema = to_arrow_schema(columns)
+
+    def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index, *values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                segment = segments[index]
+                if is_stored(segment.path):
+                    segment = replace(segment, path=segment.path.with_data(values.pop()))
+                yield from read(segment, index, *values, schema)
+
+    return rows.mapInArrow(part, columns)
 
 
 def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
@@ -222,7 +268,6 @@ def read_records(ranges: DataFrame, segments: Sequence[ReplicaSegment]) -> DataF
 
     A batch without records is returned as one row.
     """
-    schema = to_arrow_schema(ENTRIES)
     files = ranges.sparkSession.createDataFrame(
         [(*s.place, s.broker, number, s.base_offset) for number, s in enumerate(segments)],
         "run string, topic string, partition int, broker int, segment int, base_offset long",
@@ -237,19 +282,14 @@ def read_records(ranges: DataFrame, segments: Sequence[ReplicaSegment]) -> DataF
         .agg(f.collect_list("from").alias("from"), f.collect_list("to").alias("to"))
     )
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index, starts, ends in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield from _segment_records(segments[index], np.array(starts), np.array(ends), schema)
-
-    return by_file.mapInArrow(read, ENTRIES)
+    return read_segments(by_file, segments, ENTRIES, _segment_records)
 
 
 def _segment_records(
-    segment: ReplicaSegment, starts: Longs, ends: Longs, schema: pa.Schema
+    segment: ReplicaSegment, _index: int, start: Sequence[int], end: Sequence[int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    order = np.argsort(starts)
-    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    order = np.argsort(start)
+    starts, ends = np.array(start)[order], np.maximum.accumulate(np.array(end)[order])
     run, topic, partition = segment.place
     head = (run, AFTER_REJOIN, DISK, segment.broker, topic, partition, True)
     with segment.path.open("rb", buffering=0) as file:

@@ -38,7 +38,7 @@ from checkers.reduction.packed_spans import (
     packed_spans,
     side_spans,
 )
-from checkers.reduction.segments import PRODUCER_SPANS, ReplicaSegment, rows_of_files, span_arrays
+from checkers.reduction.segments import PRODUCER_SPANS, ReplicaSegment, read_segments, rows_of_files, span_arrays
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.broker_files.segments.records import ABORT, COMMIT
 
@@ -177,7 +177,6 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
 
     ``points``: PARTITION, ``producer_id``, ``base_offset``.
     """
-    schema = to_arrow_schema(PRODUCER_SPANS)
     files = points.sparkSession.createDataFrame(
         [(*segment.place, number) for number, segment in enumerate(segments)],
         "run string, topic string, partition int, segment int",
@@ -188,13 +187,12 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
         .agg(f.collect_list("producer_id").alias("producers"), f.collect_list("base_offset").alias("offsets"))
     )
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index, producers, offsets in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                follow = partial(_follow, np.array(producers), np.array(offsets))
-                yield from _spans_of_file(segments[index], index, schema, follow)
+    def read(
+        segment: ReplicaSegment, index: int, producers: Sequence[int], offsets: Sequence[int], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        return _spans_of_file(segment, index, schema, partial(_follow, np.array(producers), np.array(offsets)))
 
-    return by_file.mapInArrow(read, PRODUCER_SPANS)
+    return read_segments(by_file, segments, PRODUCER_SPANS, read)
 
 
 def _follow(producers: Array, offsets: Array, spans: Array) -> Flags:

@@ -40,6 +40,7 @@ from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
 from harness.run_folder.store import AUDIT_RUN, new_run_id
 from harness.spark.background import start_compilation
+from harness.spark.jobs import failures_reported, stages_reported
 from harness.spark.options import SparkOptions
 from harness.spark.threads import threads
 from harness.spark.workspace_session import session_of
@@ -88,17 +89,24 @@ CANNOT_COMPARE = "removed records cannot be distinguished from records that the 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
     """Judge copies of any size: small copies completely, larger ones after a reduction.
 
-    Returns the same as `judge_whole`, and the values of disputed records of internal topics.
+    Returns the same as `judge_whole`, and the values of disputed records of internal topics. Raises as
+    `failures_reported`.
     """
-    if is_big(copies):
-        rows = judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
-    else:
-        rows = judge_whole(load_copies(spark, copies))
+    with failures_reported():
+        if is_big(copies):
+            rows = judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
+        else:
+            rows = judge_whole(load_copies(spark, copies))
     return {**rows, VALUES: read_values(copies, rows[KEY_STATES])}
 
 
 def is_big(copies: Sequence[Copies]) -> bool:
-    """Return True for copies that are reduced, by compiled loops, before they are judged."""
+    """Return True for copies that are reduced, by compiled loops, before they are judged.
+
+    Copies that executors store are: only a reduction reads them.
+    """
+    if any(copy.stored for run in copies for copy in run.replicas):
+        return True
     sizes = (path.stat().st_size for run in copies for copy in run.replicas for path in copy.logs)
     return sum(sizes) >= WORTH_REDUCING_BYTES
 
@@ -132,7 +140,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
     planned, unplanned = plan(judged, checkers)
     with threads(judged.replicas.sparkSession, THREADS) as pool:
-        rows, raised = each(planned, lambda name: collected(planned[name]), using=pool.map)
+        rows, raised = each(planned, lambda name: collected(planned[name], name), using=pool.map)
     states, without_states = each([KEY_STATES], lambda _: key_state_rows(judged, rows))
     errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **without_states}.items()]
     return {**NO_ROWS, **rows, **states, "raised": errors}
@@ -141,7 +149,7 @@ def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFram
 def key_state_rows(judged: Judged, rows: Mapping[str, Rows]) -> Rows:
     """Return the state of every disputed key on every replica; rows of `checkers.attribution.key_states`."""
     disputed = disputed_records(row for name in FINDERS for row in rows.get(name, []))
-    return collected(key_states(judged, disputed)) if disputed else []
+    return collected(key_states(judged, disputed), KEY_STATES) if disputed else []
 
 
 @dataclass(frozen=True)
@@ -322,6 +330,7 @@ def audit_disk(
         with session_of(workspace, java, spark, folders, CHECKS) as session:
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
-            rows = judge_copies(session, [copies])
+            with stages_reported(session, progress.tasks):
+                rows = judge_copies(session, [copies])
             copies = replace(copies, notes=(*copies.notes, *uncleaned_notes(copies, rows["replicas"])))
             return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})

@@ -25,6 +25,7 @@ from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
 from harness.run_folder.inventory import EvidenceDifference
 from harness.run_folder.store import APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
+from harness.spark.jobs import describe, raise_if_executor_lost
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def compute_rows(prepared: Prepared) -> tuple[dict[str, list[CheckerRow]], dict[
     """
     with threads(prepared.session, THREADS) as pool:
         damage = pool.submit(raise_if_damaged, prepared.problems)
-        rows, raised = each(prepared.rows, lambda name: collected(prepared.rows[name]), using=pool.map)
+        rows, raised = each(prepared.rows, lambda name: collected(prepared.rows[name], name), using=pool.map)
         damage.result()
     return rows, {**prepared.raised, **raised}
 
@@ -103,7 +104,7 @@ def check_folder(spark: SparkSession, folder: RunFolder) -> Results:
         # Damage is found by reading all evidence, which stays cached for the checkers.
         damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
-        rows_by_table, raised = each(TABLES, lambda name: collected(TABLES[name](judged)), using=pool.map)
+        rows_by_table, raised = each(TABLES, lambda name: collected(TABLES[name](judged), name), using=pool.map)
         damage.result()
     return results_of(rows_by_table, raised)
 
@@ -121,7 +122,10 @@ def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mappin
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
-    """Return the action's result for each name, and the error messages of the others."""
+    """Return the action's result for each name, and the error messages of the others.
+
+    Raises as `raise_if_executor_lost`.
+    """
     done: dict[str, T] = {}
     raised: dict[str, str] = {}
 
@@ -129,14 +133,19 @@ def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> 
         try:
             done[name] = action(name)
         except Exception as error:  # noqa: BLE001  (any error makes the verdict unknown)
+            raise_if_executor_lost(error)
             raised[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
     list(using(attempt, names))
     return done, raised
 
 
-def collected(rows: DataFrame) -> list[CheckerRow]:
-    """Compute a checker's rows, with complete sentences: few rows, whatever the size of its input."""
+def collected(rows: DataFrame, name: str = "") -> list[CheckerRow]:
+    """Compute a checker's rows, with complete sentences: few rows, whatever the size of its input.
+
+    ``name``: of the checker, for the description of Spark's jobs.
+    """
+    describe(rows.sparkSession, f"checker {name}".strip())
     return [completed(row.asDict(recursive=True)) for row in rows.collect()]
 
 

@@ -16,3 +16,6 @@ class Progress(Protocol):
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Report the fraction of an audited cluster's data, and the bytes, that were read."""
+
+    def tasks(self, step: str, ended: int, count: int) -> None:
+        """Report the running tasks of Spark for a step of a check: how many have ended, of how many."""

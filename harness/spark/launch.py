@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,10 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 
 WITH_EXECUTORS = {
     # The number of tasks depends on the cores of the registered executors.
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0"
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.speculation": "false",
+    # Segments are rows of up to 8 MiB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
 
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
@@ -225,6 +229,19 @@ def set_environment(options: SparkOptions) -> None:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if options.is_on_this_host:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK["spark.driver.host"])
+
+
+def write_driver_python(spec: SparkSpec) -> None:
+    """Write a script that runs this Python where the driver's JVM looks for the workers' Python.
+
+    A relative path is that of an archive, which only executors have; and data sources are planned on the driver's host.
+    """
+    python = Path(os.environ["PYSPARK_PYTHON"])
+    if not python.is_absolute():
+        script = spec.scratch_dir / python
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        script.chmod(0o755)
 
 
 def driver_flags(spec: SparkSpec) -> tuple[str, ...]:

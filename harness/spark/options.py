@@ -21,6 +21,8 @@ OWN = {
     "spark.master": "give --spark-master",
     "spark.submit.deployMode": "the driver is this process",
     "spark.sql.warehouse.dir": "no tables are stored",
+    "spark.speculation": "a copy of a task would read a broker again, beyond the rate limit",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "an idle executor keeps the data that it has read",
 }
 """Settings that users cannot change, with the reason."""
 

@@ -16,7 +16,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from harness.spark.launch import SparkSpec, connect, launch, options_of, public, set_environment
+from harness.spark.launch import SparkSpec, connect, launch, options_of, public, set_environment, write_driver_python
 from harness.spark.threads import name_call_sites
 
 log = logging.getLogger("harness")
@@ -51,6 +51,7 @@ def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path
         gateway = connect(*started)
     else:
         spec.scratch_dir.mkdir(parents=True, exist_ok=True)
+        write_driver_python(spec)
         with spec.log_path.open("ab") as output:
             gateway = launch_gateway(public_conf, {"stdout": output, "stderr": output, "cwd": spec.scratch_dir})
     client: Any = gateway._gateway_client  # noqa: SLF001  (pyspark has no public name)

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import pyspark
 import pytest
 from expected import STUCK_LSO
 from generate import generate
+from kept import kept_cluster
 from sandbox import Going, Sandbox, command_line, wait_until
 
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
-from harness.errors import EXIT_ANOMALY, EXIT_INTERRUPTED, EXIT_USAGE
+from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from harness.host.leftovers import SPARK_MARKER
 
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -29,11 +30,12 @@ class Diverged:
     sandbox: Sandbox
     brokers: dict[int, Path]
 
-    def audit(self, *more: str) -> Going:
-        """Start the audit on a cluster of this host."""
+    def audit(self, *more: str, servers: str | None = None) -> Going:
+        """Start the audit on a cluster of this host: of the copies, or of the brokers at ``servers``."""
         cluster = ("--spark-master", f"local-cluster[{EXECUTORS},1,1024]")
         places = [word for broker, folder in self.brokers.items() for word in ("--broker", f"{broker}={folder}")]
-        return self.sandbox.start("audit", "disk", "--topic", "*", *places, *cluster, "--format", "json", *more)
+        source = ["disk", *places] if servers is None else ["live", "--bootstrap-server", servers]
+        return self.sandbox.start("audit", *source, "--topic", "*", *cluster, "--format", "json", *more)
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors that are up."""
@@ -75,6 +77,28 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
     assert diverged.executors()
     going.process.send_signal(how)
     assert going.end().code == (EXIT_INTERRUPTED if how == signal.SIGINT else -how)
+    diverged.sandbox.wait_until_nothing_is_left()
+
+
+@pytest.fixture(scope="module")
+def kept(make_sandbox: Callable[[str], Sandbox]) -> Iterator[str]:
+    with kept_cluster(make_sandbox("kept"), "kafka-4.4", "stuck-lso") as cluster:
+        yield cluster.bootstrap
+
+
+def test_executors_read_brokers(diverged: Diverged, kept: str) -> None:
+    ran = diverged.audit(servers=kept).end(EXIT_ANOMALY)
+    actual = [(row["anomaly"], row["broker"], row["topic"], row["offset"]) for row in ran.verdict["findings"]]
+    assert actual == [("stuck-lso", 2, "stuck-lso", 0)]
+    diverged.sandbox.wait_until_nothing_is_left()
+
+
+def test_a_lost_executor_ends_the_audit_of_a_live_cluster(diverged: Diverged, kept: str) -> None:
+    going = diverged.audit(servers=kept)
+    going.wait_for_stage("check 5 replicas")
+    diverged.executors()[0].kill()
+    ran = going.end(EXIT_FAILED)
+    assert "harness: Spark lost an executor, and with it data that were stored only there" in ran.stderr
     diverged.sandbox.wait_until_nothing_is_left()
 
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
+from fakes.served import listening
 from pyspark.sql import SparkSession
 from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
+from harness.audit.judge_copies import assemble, is_big, judge_copies, judge_reduced, judge_whole
 from harness.audit.live.broker_reports import TransactionDescriptions, replica_statuses
+from harness.audit.live.cluster import AuditedCluster
+from harness.audit.live.executors import ExecutorReader
 from harness.audit.live.spans import Span
 from harness.audit.live.spool import SpoolOptions, copies_of, spool
 from harness.broker_files.copies.copies import Copies
@@ -21,6 +25,7 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.json_codec import to_json
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
+from harness.spark.stored_segment import STORED_SEGMENTS, StoredSegment
 
 P = 5
 
@@ -180,7 +185,24 @@ def reduced(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
     return judge_reduced(reduce_copies(spark, copies, 2))
 
 
-@pytest.fixture(scope="module", params=[judged_whole, reduced])
+def stored(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
+    """Judge the logs from a table of the session instead of files."""
+    logs = [(copy, path) for run in copies for copy in run.replicas for path in copy.logs]
+    rows = [(number, path.read_bytes()) for number, (_, path) in enumerate(logs)]
+    spark.createDataFrame(rows, "number int, data binary").createOrReplaceTempView(STORED_SEGMENTS)
+    paths: dict[Path, list[Any]] = {}
+    for (number, data), (copy, path) in zip(rows, logs, strict=True):
+        paths.setdefault(copy.folder, []).append(StoredSegment(number, path.name, len(data)))
+        path.unlink()
+    with_paths = [
+        replace(run, replicas=tuple(replace(copy, stored=tuple(paths.get(copy.folder, ()))) for copy in run.replicas))
+        for run in copies
+    ]
+    assert is_big(with_paths)
+    return reduced(spark, with_paths)
+
+
+@pytest.fixture(scope="module", params=[judged_whole, reduced, stored])
 def verdicts(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
@@ -190,15 +212,33 @@ def verdicts(
     return {case.run_id: to_json(assemble(case, rows, timings_s={})) for case in copies}
 
 
-def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
-    brokers = {
+def brokers_of(case: Case) -> dict[int, FakeBroker]:
+    return {
         number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
         for number, states in ((1, case.replica_1), (2, case.replica_2))
     }
-    cluster = audited(brokers)
-    read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans))
+
+
+def spooled(name: str, case: Case, folder: RunFolder, cluster: AuditedCluster | None = None, **how: Any) -> Copies:
+    cluster = cluster or audited(brokers_of(case))
+    read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans, **how))
     assert read.failures == {}
     return copies_of(folder, name, read, TransactionDescriptions({word.producer_id: word for word in case.words}))
+
+
+@pytest.mark.parametrize("name", ["same", "stuck"])
+def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    brokers, steps = brokers_of(case), []
+    with listening(brokers) as addresses:
+        executors = ExecutorReader(spark, tmp_path / "plan", None, lambda step, *_: steps.append(step))
+        copies = spooled(
+            name, case, RunFolder(tmp_path / "run"), audited(brokers, addresses=addresses), executors=executors
+        )
+    assert not list(tmp_path.glob("**/*.log"))
+    rows = judge_copies(spark, [copies])
+    assert to_json(assemble(copies, rows, timings_s={}))["verdict"] == case.verdict
+    assert set(steps) <= {"read 2 replicas to their bounds", "read 2 replicas to their ends"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -44,7 +44,7 @@ def read(broker: FakeBroker, what: BrokerTask) -> tuple[dict[int, bytes], Replic
     """Return the pieces by base offset, and the reading at the end."""
     rows = pa.Table.from_batches(read_pieces(what, dial_to(broker)), PIECES).to_pylist()
     assert [row["data"] is None for row in rows] == [*[False] * (len(rows) - 1), True]
-    assert len({row["segment"] for row in rows}) == len(rows)
+    assert len({row["number"] for row in rows}) == len(rows)
     return {row["base_offset"]: row["data"] for row in rows[:-1]}, pickle.loads(rows[-1]["reading"])  # noqa: S301  (of this process)
 
 

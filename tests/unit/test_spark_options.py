@@ -1,7 +1,9 @@
 """The options of Spark, its settings, and the message if no session can be started."""
 
+import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,16 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
 from harness.spark import workspace_session
-from harness.spark.launch import DRIVER_MEMORY, HEAP_FLAGS, SparkJobs, SparkSpec, options_of, public, set_environment
+from harness.spark.launch import (
+    DRIVER_MEMORY,
+    HEAP_FLAGS,
+    SparkJobs,
+    SparkSpec,
+    options_of,
+    public,
+    set_environment,
+    write_driver_python,
+)
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 
 CLUSTER = "spark://master:7077"
@@ -30,6 +41,7 @@ def closed_port() -> int:
         (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
         (LOCAL, "=1g", "give spark.NAME=VALUE"),
         (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
+        (LOCAL, "spark.speculation=true", "a copy of a task would read a broker again"),
         (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
         ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
         ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
@@ -123,6 +135,18 @@ def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: py
     set_environment(asked)
     assert environment["PYSPARK_PYTHON"] == python
     assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host
+
+
+def test_the_python_in_an_archive_of_workers_is_this_one_for_the_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
+    write_driver_python(replace(spec(CLUSTER), scratch_dir=tmp_path))
+    program = "import sys; print(sys.prefix, *sys.argv[1:])"
+    done = subprocess.run(
+        [tmp_path / "env/bin/python", "-c", program, "a b"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{sys.prefix} a b\n"
 
 
 @pytest.fixture

@@ -67,8 +67,12 @@ def test_both_have_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         progress.jars(done, STEPS)
     for done in (0, STEPS):
         progress.reading(done / STEPS, done)
+    for step, ended in (("read", 1), ("compare", 1), ("compare", 4)):
+        progress.tasks(step, ended, 4)
     progress.close()
     assert "fetch jars" in file.getvalue()
+    assert "compare" in file.getvalue()
+    assert "4 of 4 tasks" in file.getvalue()
     assert "100%" in file.getvalue()
 
 

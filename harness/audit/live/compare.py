@@ -45,11 +45,14 @@ from harness.judge.verdict import UnknownReason, Verdict
 from harness.kafka_api.address import Address
 from harness.run_folder.store import AUDIT_RUN, RunFolder, new_run_id
 from harness.spark.background import start_compilation
+from harness.spark.jobs import stages_reported
 from harness.spark.options import SparkOptions
-from harness.spark.workspace_session import session_of
+from harness.spark.workspace_session import release, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from harness.audit.live.executors import ExecutorReader
 
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
@@ -171,21 +174,37 @@ class ReplicaComparer:
     def _read(self, answers: AuditAnswers, wave: str, number: int, places: Collection[Place]) -> CheckedReading:
         readings = self.save or self.workspace.path / "readings"
         folder = RunFolder(readings / f"reading-{number}")
+        # Executors read brokers, unless they see the folder.
+        executors_read = self.spark.has_executors and self.save is None
         try:
-            read, copies = _read(answers, folder, places, self.progress, wave if number == 1 else AGAIN)
-            if self.session is None:
-                # Only now is there something to judge: reading may take hours.
-                self.progress.stage("start Spark")
-                starting = session_of(
-                    self.workspace, self.java, self.spark, [readings], CHECKS, outlives_jobs=self.outlives_jobs
-                )
-                self.session = self._owned.enter_context(starting)
+            executors = self._executors(answers.request) if executors_read else None
+            remark = wave if number == 1 else AGAIN
+            read, copies = _read(answers, folder, places, self.progress, remark=remark, executors=executors)
+            # Only now is there something to judge: reading may take hours.
+            session = self._session([readings])
             self.progress.stage(f"check {len(read.readings)} replicas")
-            rows = judge_copies(self.session, [copies])
+            with stages_reported(session, self.progress.tasks):
+                rows = judge_copies(session, [copies])
         finally:
             if self.save is None:
                 shutil.rmtree(folder.path, ignore_errors=True)
+        release(session)
         return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=answers.request.is_limited))
+
+    def _session(self, folders: Sequence[Path]) -> SparkSession:
+        if self.session is None:
+            self.progress.stage("start Spark")
+            starting = session_of(
+                self.workspace, self.java, self.spark, folders, CHECKS, outlives_jobs=self.outlives_jobs
+            )
+            self.session = self._owned.enter_context(starting)
+        return self.session
+
+    def _executors(self, request: AuditRequest) -> ExecutorReader:
+        from harness.audit.live.executors import ExecutorReader  # noqa: PLC0415  (imports pyspark)
+
+        plan, rate_bytes_s = self.workspace.path / "plan", request.rate_limit_bytes_s
+        return ExecutorReader(self._session([]), plan, rate_bytes_s, self.progress.tasks)
 
 
 def metadata_log(request: AuditRequest, cluster: AuditedCluster, parent: Path) -> JoinedLog:
@@ -251,7 +270,13 @@ def answers_of(request: AuditRequest, cluster: AuditedCluster) -> AuditAnswers:
 
 
 def _read(
-    answers: AuditAnswers, folder: RunFolder, places: Collection[Place], progress: Progress, remark: str
+    answers: AuditAnswers,
+    folder: RunFolder,
+    places: Collection[Place],
+    progress: Progress,
+    *,
+    remark: str,
+    executors: ExecutorReader | None,
 ) -> tuple[SpoolResult, Copies]:
     """Read the replicas of some partitions into a folder.
 
@@ -265,7 +290,7 @@ def _read(
     progress.stage(f"read {len(replicas)} replicas{remark}")
     limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
     spans = spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {}
-    read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading), replicas)
+    read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading, executors=executors), replicas)
     return read, copies_of(folder, answers.run_id, read, transactions)
 
 

@@ -66,13 +66,13 @@ PIECES_TABLE: Final = "pieces"
 PIECES: Final = pa.schema(
     {
         **{field.name: field.type for field in REPLICA},
-        "segment": pa.int32(),
+        "number": pa.int32(),
         "base_offset": pa.int64(),
         "data": pa.binary(),
         "reading": pa.binary(),
     }
 )
-"""``segment`` is a number that no other piece of an audit has. The last row of a replica has only ``reading``, a
+"""``number``: no other piece of an audit has it. The last row of a replica has only ``reading``, a
 pickled `ReplicaReading`."""
 
 PIECE_BYTES: Final = 8 << 20
@@ -235,9 +235,9 @@ class _Buffers:
             del self.pending[tp]
             if self.pieces == _PIECES_A_TASK:
                 raise HarnessError(f"{name_of(tp)} of broker {self.task.broker} is in more than {self.pieces} pieces")
-            segment = self.task.number * _PIECES_A_TASK + self.pieces
+            number = self.task.number * _PIECES_A_TASK + self.pieces
             self.pieces += 1
-            yield self.rows({"segment": segment, "base_offset": base_offset, "data": bytes(data)}, tp)
+            yield self.rows({"number": number, "base_offset": base_offset, "data": bytes(data)}, tp)
 
     def rows(self, columns: Mapping[str, object], tp: TopicPartition) -> pa.RecordBatch:
         row = {"topic": tp[0], "partition": tp[1], "broker": self.task.broker, **columns}

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import PATIENT, AuditedCluster
@@ -32,13 +32,16 @@ from harness.audit.live.rate_limit import RateLimit
 from harness.audit.live.reading import BrokerReader, ReplicaReading, Write, open_reader
 from harness.audit.live.spans import Span
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
-from harness.broker_files.segments.folder import live_segments
+from harness.broker_files.segments.folder import Segment, live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.topics import describe_log_dirs
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, RunFolder
+
+if TYPE_CHECKING:
+    from harness.audit.live.executors import ExecutorReader, StoredReplica
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
 
@@ -47,21 +50,27 @@ Replica: TypeAlias = "tuple[int, TopicPartition]"
 class SpoolOptions:
     """``limit`` for all brokers together, and ``spans``: the parts to read of partitions that are not read completely.
 
-    ``on_progress`` is called with the fraction and the number of bytes that were read so far.
+    ``on_progress`` is called with the fraction and the number of bytes that were read so far. ``executors`` read and
+    store the batches, without progress; by default, this process does, in files.
     """
 
     limit: RateLimit | None = None
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
     on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None
     piece_bytes: int = PIECE_BYTES
+    executors: ExecutorReader | None = None
 
 
 @dataclass(frozen=True)
 class SpoolResult:
-    """The readings by replica, and why other replicas failed; the folders of the latter are removed."""
+    """The readings by replica, and why other replicas failed; the folders of the latter are removed.
+
+    ``stored``: the segments that executors store, by replica.
+    """
 
     readings: Mapping[Replica, ReplicaReading]
     failures: Mapping[Replica, str]
+    stored: Mapping[Replica, StoredReplica] = field(default_factory=dict)
 
 
 def spool(
@@ -91,21 +100,24 @@ def spool(
         spans[replica] = Span(max(limits.start, status.log_start), limits.stop)
     folder.path.mkdir(parents=True, exist_ok=True)
     lengths = {replica: _length(seen[replica], span) for replica, span in spans.items()}
-    sizes = _sizes(cluster, statuses, lengths)
-    raise_if_full(folder.path, sum(sizes.values()))
-    progress = ReadingProgress(sizes, lengths, options)
     readings = {
         replica: ReplicaReading(
-            replica[1],
-            span,
-            bounds[replica[1]] if span.stop is None else min(bounds[replica[1]], span.stop),
-            _writer(_replica_folder(folder, replica), span.start, progress),
+            replica[1], span, bounds[replica[1]] if span.stop is None else min(bounds[replica[1]], span.stop)
         )
         for replica, span in sorted(spans.items())
     }
+    stored: Mapping[Replica, StoredReplica] = {}
     try:
-        with ExitStack() as stack:
-            read_all(cluster, readings, progress, stack)
+        if readings and options.executors is not None:
+            readings, stored = options.executors.read(cluster, readings)
+        else:
+            sizes = _sizes(cluster, statuses, lengths)
+            raise_if_full(folder.path, sum(sizes.values()))
+            progress = ReadingProgress(sizes, lengths, options)
+            for replica, reading in readings.items():
+                reading.write = _writer(_replica_folder(folder, replica), reading.span.start, progress)
+            with ExitStack() as stack:
+                read_all(cluster, readings, progress, stack)
         for replica, reading in readings.items():
             if reading.failure is None and reading.state is not None:
                 _store_state(_replica_folder(folder, replica), reading)
@@ -116,7 +128,7 @@ def spool(
     failures |= {replica: reading.failure for replica, reading in readings.items() if reading.failure is not None}
     for replica in failures:
         shutil.rmtree(_replica_folder(folder, replica), ignore_errors=True)
-    return SpoolResult({r: reading for r, reading in readings.items() if reading.failure is None}, failures)
+    return SpoolResult({r: reading for r, reading in readings.items() if reading.failure is None}, failures, stored)
 
 
 def bound_of(replicas: Collection[ReplicaStatus]) -> int:
@@ -161,9 +173,14 @@ def read_all(
                 reading.failure = reading.failure or str(error)
 
     on_all(lambda reader, mine: reader.read_on(mine, {reading.partition: reading.bound for reading in mine}))
-    latest = replica_statuses(cluster, {tp for _, tp in readings}).by_partition
-    ends = {tp: max(status.high_watermark for status in replicas.values()) for tp, replicas in latest.items()}
+    ends = highest_watermarks(cluster, {tp for _, tp in readings})
     on_all(lambda reader, mine: reader.finish(mine, ends))
+
+
+def highest_watermarks(cluster: AuditedCluster, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Ask for the highest high watermark that any replica of each partition has by now."""
+    latest = replica_statuses(cluster, places).by_partition
+    return {tp: max(status.high_watermark for status in replicas.values()) for tp, replicas in latest.items()}
 
 
 def copies_of(
@@ -185,7 +202,9 @@ def copies_of(
     replicas = []
     for replica in sorted(read.readings):
         place = _replica_folder(folder, replica)
-        replicas.append(ReplicaCopy(replica[0], *replica[1], place, tuple(live_segments(place).segments)))
+        segments, paths = tuple(live_segments(place).segments), read.stored.get(replica, {})
+        segments = tuple(Segment(base_offset, path.name, None) for base_offset, path in paths.items()) or segments
+        replicas.append(ReplicaCopy(replica[0], *replica[1], place, segments, tuple(paths.values())))
     return Copies(run_id, tuple(replicas), coordinator_answers=files, served=True)
 
 
@@ -233,6 +252,7 @@ def _writer(folder: Path, start: int, progress: ReadingProgress) -> Write:
 
 def _store_state(folder: Path, reading: ReplicaReading) -> None:
     assert reading.state is not None  # noqa: S101  (every reading without a failure has one)
+    folder.mkdir(parents=True, exist_ok=True)
     more = {name: getattr(reading, name) for name in ("bound", "read_from", "read_to", "listed_to")}
     state = replace(reading.state, aborted=tuple(reading.aborted))
     write_state(folder, state, reading.open, {**more, "complete": reading.is_complete})

@@ -31,7 +31,7 @@ from harness.kafka_api.cluster_client import ClusterClient
 from harness.report.endpoint import Endpoint
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
-from harness.spark.workspace_session import forget, has_ended, release
+from harness.spark.workspace_session import forget, has_ended
 
 MOST_IN_BATCH: Final = 1000
 """Partitions that are compared together: nearly empty ones take about as long as a single one."""
@@ -124,8 +124,6 @@ class Watch:
         if verdict.findings and self.request.controllers:
             log = metadata_log(self.request, after, self.comparer.workspace.path)
             verdict = answers.verdict(reading, {}, after, log)
-        if self.comparer.session is not None:
-            release(self.comparer.session)
         findings, now_ms = by_place(verdict.findings), self.client.clock.time_ms()
         compared = {}
         for scenario in verdict.scenarios:

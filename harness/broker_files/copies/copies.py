@@ -38,13 +38,17 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ReplicaCopy:
-    """One replica: its partition folder, whose parent may contain checkpoints, and its segments in order."""
+    """One replica: its partition folder, whose parent may contain checkpoints, and its segments in order.
+
+    ``stored``: the paths of the segments where these are not files in the folder.
+    """
 
     broker: int
     topic: str
     partition: int
     folder: Path
     segments: tuple[Segment, ...] = ()
+    stored: tuple[Path, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -54,7 +58,7 @@ class ReplicaCopy:
     @property
     def logs(self) -> list[Path]:
         """The segments' log files, in order."""
-        return [self.folder / segment.log for segment in self.segments]
+        return list(self.stored) or [self.folder / segment.log for segment in self.segments]
 
 
 @dataclass(frozen=True)

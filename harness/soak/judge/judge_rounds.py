@@ -132,7 +132,7 @@ def _check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, Che
         folder.write_lines(folder.history_path, events_for_checkers(read_lines(complete)))
     judged = judge(load(session, folders))
     with threads(session, THREADS) as pool:
-        rows, raised = each(TABLES, lambda name: collected(TABLES[name](judged)), using=pool.map)
+        rows, raised = each(TABLES, lambda name: collected(TABLES[name](judged), name), using=pool.map)
     return {folder.run_id: _checked(folder.run_id, rows, raised) for folder in folders}
 
 

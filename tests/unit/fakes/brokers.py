@@ -254,11 +254,12 @@ def audited(
     absent: tuple[int, ...] = (),
     isr: tuple[int, ...] | None = None,
     clock: Clock | None = None,
+    addresses: Mapping[int, Address] | None = None,
 ) -> AuditedCluster:
     """Return a cluster with partition `TP` on all of these brokers and the absent ones, led by the first."""
     replicas = (*brokers, *absent)
     partition = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
-    addresses = {broker: Address("127.0.0.1", 9000 + broker) for broker in brokers}
+    addresses = addresses or {broker: Address("127.0.0.1", 9000 + broker) for broker in brokers}
     state = ClusterState("id", addresses, {TP[0]: TopicState(TP[0], {TP[1]: partition})})
     return audited_cluster(state, brokers, {} if settings is None else {TP[0]: settings}, clock)
 

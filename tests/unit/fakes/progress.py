@@ -26,6 +26,9 @@ class FakeProgress:
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Nothing is shown."""
 
+    def tasks(self, step: str, ended: int, count: int) -> None:
+        """Nothing is shown."""
+
 
 @dataclass
 class NightOfRuns:
