@@ -37,6 +37,11 @@ def program(name: str, package: str) -> Need:
     return Need(lambda: commands.find(name) is not None, f"apt-get install {package}")
 
 
+def browser() -> str | None:
+    """Ubuntu's package of chromium is a link to a snap; Google Chrome is the same engine."""
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
 def succeeds(*command: str) -> bool:
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +75,7 @@ NEEDS: Final = {
     "compose": Need(lambda: returns(engine.find_compose), "apt-get install docker-compose"),
     "docker": program("docker", "docker.io"),
     "dockerd": program("dockerd", "docker.io"),
-    "chromium": program("chromium", "chromium"),
+    "chromium": Need(lambda: browser() is not None, "apt-get install chromium, or Google Chrome on Ubuntu"),
     "debootstrap": program("debootstrap", "debootstrap"),
     "git": program("git", "git"),
     "promtool": Need(

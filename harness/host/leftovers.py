@@ -23,6 +23,7 @@ import psutil
 from harness.errors import HarnessError, UsageError
 from harness.host import disk
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
+from harness.host.private import PRIVATE, check_private, make_private
 
 UNOWNED_GRACE_S = 60.0
 """A younger directory without a readable owner may belong to a run that is starting."""
@@ -70,11 +71,14 @@ def work_root() -> Path:
 
 
 def claim_work_dir(run_id: str, run_dir: Path, *, again: bool = False) -> Path:
-    """Create the run's work directory, or take it over ``again``, for this process. Raises OSError."""
+    """Create the run's work directory, or take it over ``again``, for this process.
+
+    Raises OSError, and `UsageError` if the directory of all runs is not private.
+    """
     directory = work_root() / run_id
+    make_private(work_root())
     if not again:
-        work_root().mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700)
+        directory.mkdir(mode=PRIVATE)
     elif not directory.is_dir():
         raise FileNotFoundError(f"there is no {directory}")
     write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir), resumable=again))
@@ -95,7 +99,12 @@ def write_owner(directory: Path, owner: Owner) -> None:
 
 
 def find_leftovers() -> dict[Path, Owner | None]:
-    """Return the owner of each work directory of this user's runs, None where it is not known."""
+    """Return the owner of each work directory of this user's runs, None where it is not known.
+
+    Raises `UsageError` if the directory of all runs is not private: what another user put there must not be removed.
+    """
+    if os.path.lexists(work_root()):
+        check_private(work_root())
     return {path: read_owner(path) for path in sorted(work_root().glob("*")) if path.is_dir()}
 
 

@@ -23,6 +23,14 @@ T = TypeVar("T")
 
 WORK_ROOT = "/tmp/compaction-harness-nodes"  # noqa: S108  (on the node)
 
+MAKE_PRIVATE = f"""
+umask 077; mkdir -p {WORK_ROOT}
+if [ -L {WORK_ROOT} ] || [ ! -O {WORK_ROOT} ] || [ "$(stat -c %a {WORK_ROOT})" != 700 ]; then
+    echo "{WORK_ROOT} is a link, belongs to another user, or is open to other users: remove it" >&2; exit 1
+fi
+"""
+"""Creates the directory of all runs on a node, or accepts the one that exists if it is private."""
+
 END_PROCESSES = """
 for process in /proc/[0-9]*; do
     if tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | grep -qxF -e {marker}; then

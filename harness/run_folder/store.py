@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.escape import to_json
+from harness.host.private import PRIVATE
 
 SCHEMA = 1
 """The version of ``manifest.json`` and ``verdict.json``."""
@@ -198,11 +199,13 @@ def begin_of(run_id: str) -> datetime | None:
 def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> RunFolder:
     """Create ``results/target/anomaly/run_id``.
 
-    Raises `UsageError` if the folder cannot be written, or its disk is full.
+    Only this user may read it, as it has keys and values of records. Raises `UsageError` if the folder cannot be
+    written, or its disk is full.
     """
     path = results / target / anomaly / run_id
     try:
-        path.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=PRIVATE)
         usage = os.statvfs(path)
         if usage.f_bavail * usage.f_frsize < MIN_FREE_BYTES:
             path.rmdir()

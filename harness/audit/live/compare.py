@@ -37,6 +37,7 @@ from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.errors import UsageError
 from harness.host.java import Java, find_java
+from harness.host.private import PRIVATE
 from harness.host.workspace import Workspace
 from harness.judge.finding import Finding, Place
 from harness.judge.progress import Progress
@@ -313,7 +314,8 @@ def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[Unknow
 
 def _new_folder(path: Path) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=PRIVATE, exist_ok=True)
         if any(path.iterdir()):
             raise UsageError(f"--save {path}: the folder is not empty; name a new folder")
     except OSError as error:
