@@ -77,7 +77,7 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
     templates.filters |= {"escaped": _escaped, "code": _code}
     order = list(Status)
     others = [result for result in results if result.status is not Status.AS_EXPECTED]
-    return templates.get_template("summary.md").render(
+    return templates.get_template("summary.md.j2").render(
         details=plan.details,
         head=HEAD,
         grid=grid(results),
