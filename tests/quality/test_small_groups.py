@@ -115,17 +115,20 @@ OF_MEMBERS = {
     "a member leaves, and its group is deleted": (
         820,
         {
-            MEMBER_BACK: f"m joins; 2 leaves; m leaves; {REMOVED}",
-            GROUP_BACK: f"m joins; m leaves; 2 leaves; g is deleted; {REMOVED}",
-            NOT_LOADED: "m joins; 2 leaves; m leaves; 1 cleans; g is deleted; time passes; 1 cleans; 2 returns",
+            MEMBER_BACK: f"m joins g (consumer); 2 leaves; m leaves g; {REMOVED}",
+            GROUP_BACK: f"m joins g (consumer); m leaves g; 2 leaves; a deletes group g; {REMOVED}",
+            NOT_LOADED: "m joins g (consumer); 2 leaves; m leaves g; 1 cleans; a deletes group g; time passes; 1 cleans; 2 returns",
         },
     ),
-    "a classic group is upgraded": (371, {NOT_LOADED: f"m joins classically; m leaves; 2 leaves; m joins; {REMOVED}"}),
+    "a classic group is upgraded": (
+        371,
+        {NOT_LOADED: f"m joins g (classic); m leaves g; 2 leaves; m joins g (consumer); {REMOVED}"},
+    ),
     "a classic group is deleted, and is one of the consumer protocol later": (
         588,
         {
-            GROUP_BACK: f"m joins classically; 2 leaves; g is deleted; {REMOVED}",
-            NOT_LOADED: f"m joins classically; 2 leaves; g is deleted; m joins; {REMOVED}",
+            GROUP_BACK: f"m joins g (classic); 2 leaves; a deletes group g; {REMOVED}",
+            NOT_LOADED: f"m joins g (classic); 2 leaves; a deletes group g; m joins g (consumer); {REMOVED}",
         },
     ),
 }
