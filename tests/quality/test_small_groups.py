@@ -111,24 +111,25 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
 
 
 REMOVED = "1 cleans; time passes; 1 cleans; 2 returns"
+JOINS, DELETED = "m joins g (consumer)", "a deletes group g"
 OF_MEMBERS = {
     "a member leaves, and its group is deleted": (
         820,
         {
-            MEMBER_BACK: f"m joins g (consumer); 2 leaves; m leaves g; {REMOVED}",
-            GROUP_BACK: f"m joins g (consumer); m leaves g; 2 leaves; a deletes group g; {REMOVED}",
-            NOT_LOADED: "m joins g (consumer); 2 leaves; m leaves g; 1 cleans; a deletes group g; time passes; 1 cleans; 2 returns",
+            MEMBER_BACK: f"{JOINS}; 2 leaves; m leaves g; {REMOVED}",
+            GROUP_BACK: f"{JOINS}; m leaves g; 2 leaves; {DELETED}; {REMOVED}",
+            NOT_LOADED: f"{JOINS}; 2 leaves; m leaves g; 1 cleans; {DELETED}; time passes; 1 cleans; 2 returns",
         },
     ),
     "a classic group is upgraded": (
         371,
-        {NOT_LOADED: f"m joins g (classic); m leaves g; 2 leaves; m joins g (consumer); {REMOVED}"},
+        {NOT_LOADED: f"m joins g (classic); m leaves g; 2 leaves; {JOINS}; {REMOVED}"},
     ),
     "a classic group is deleted, and is one of the consumer protocol later": (
         588,
         {
-            GROUP_BACK: f"m joins g (classic); 2 leaves; a deletes group g; {REMOVED}",
-            NOT_LOADED: f"m joins g (classic); 2 leaves; a deletes group g; m joins g (consumer); {REMOVED}",
+            GROUP_BACK: f"m joins g (classic); 2 leaves; {DELETED}; {REMOVED}",
+            NOT_LOADED: f"m joins g (classic); 2 leaves; {DELETED}; {JOINS}; {REMOVED}",
         },
     ),
 }
