@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.errors import HarnessError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.5
 _LOST: Final = "Checkpoint block"
 """The beginning of the message of Spark's ``CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND``."""
-
-
 _described_last: dict[SparkSession, str] = {}
 
 
@@ -34,11 +32,13 @@ def stages_reported(session: SparkSession, report: Callable[[str, int, int], Non
     tracker, is_over = session.sparkContext.statusTracker(), threading.Event()
 
     def poll() -> None:
-        while not is_over.wait(POLL_S):
-            stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
-            if stages:
-                ended, tasks = (sum(getattr(s, name) for s in stages) for name in ("numCompletedTasks", "numTasks"))
-                report(_described_last.get(session, "check"), ended, tasks)
+        # A JVM that ended also ends the job, which says so.
+        with suppress(Py4JError, OSError):
+            while not is_over.wait(POLL_S):
+                stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
+                if stages:
+                    ended, tasks = (sum(getattr(s, name) for s in stages) for name in ("numCompletedTasks", "numTasks"))
+                    report(_described_last.get(session, "check"), ended, tasks)
 
     thread = threading.Thread(target=poll, name="spark-stages", daemon=True)
     thread.start()

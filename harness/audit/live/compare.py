@@ -181,7 +181,7 @@ class ReplicaComparer:
             executors = self._executors(answers.request) if executors_read else None
             remark = wave if number == 1 else AGAIN
             read, copies = _read(answers, folder, places, self.progress, remark=remark, executors=executors)
-            # Only now is there something to judge: reading may take hours.
+            # Unless executors read, Spark starts when there is something to judge: reading may take hours.
             session = self._session([readings])
             self.progress.stage(f"check {len(read.readings)} replicas")
             with stages_reported(session, self.progress.tasks):
