@@ -10,8 +10,7 @@ from checkers.finding import HANGING_TRANSACTION, LATENT
 from harness.judge.finding import Finding, Place, brokers_text, by_place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, ScenarioVerdict, Verdict
 from harness.report.headlines import headline
-from harness.report.page import render
-from harness.run_folder.store import begin_of
+from harness.report.page import begin_text, render
 
 SHOWN: Final = 8
 """The most partitions that a paragraph names."""
@@ -76,12 +75,6 @@ def audit_page(verdict: Verdict, file: str, repair: str = ANY_CLUSTER, index: st
     """Return the page of an audit. ``index``: the address of the page of all runs, if the page is part of a site."""
     text, began_at = audit_text(verdict, repair, file), begin_text(verdict.run_id)
     return render("audit.html", verdict=verdict, text=text, index=index, began_at=began_at, **PAGE_LIMITS)
-
-
-def begin_text(run_id: str) -> str:
-    """Return when an audit began, for people."""
-    began_at = begin_of(run_id)
-    return run_id if began_at is None else f"{began_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def summary_line(verdict: Verdict) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -16,16 +17,16 @@ from markupsafe import Markup
 from harness.errors import HarnessError
 from harness.escape import to_json, visible
 from harness.json_codec import to_json as as_json
-from harness.judge.finding import Finding, Place
+from harness.judge.finding import Finding, Place, brokers_text
 from harness.judge.run_verdict import places_of
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Verdict
 from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
 from harness.report.pictures.story import Story, read_story
-from harness.report.pictures.timeline import draw_graph, timeline, transactions
+from harness.report.pictures.timeline import draw_graph, timeline, transactions, with_states
 from harness.report.pictures.topology import topology
-from harness.run_folder.store import RunFolder, login_file
+from harness.run_folder.store import RunFolder, begin_of, login_file
 
 SENTENCES: Final = {
     ANOMALY: "the replicas disagree, and nothing will bring them together",
@@ -33,6 +34,8 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
+DOCS: Final = "https://github.com/compaction-harness/compaction-harness/blob/main/docs/explanation"
+"""The pages that explain anomalies and guarantees, where a page is not part of a site."""
 SCRIPTS: Final = ("copy.js", "table.js", "live.js")
 SIGNS: Final = {ANOMALY: "✗", UNKNOWN: "?", AS_EXPECTED: "≈", CLEAN: "✓"}
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
@@ -62,8 +65,10 @@ def draw(folder: RunFolder) -> Drawn:
     return Drawn(story, {place: timeline(story, *place) for place in story.replicas})
 
 
-def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn | None = None) -> str:
-    """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
+def page(
+    folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn | None = None, site: str = ""
+) -> str:
+    """Return the page; ``drawn``: parts of this page that were drawn before, if any. ``site``: the site's address."""
     findings = list(enumerate(verdict.findings, 1))
     worst = worst_number(verdict.findings)
     topics = _topics(folder, manifest, verdict, drawn or draw(folder))
@@ -74,7 +79,9 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn
     return render(
         "run.html",
         verdict=verdict,
-        sentence=SENTENCES[verdict.verdict] if worst is None else headline(dict(findings)[worst]),
+        sentence=_sentence(verdict),
+        began=begin_text(verdict.run_id),
+        site=site,
         worst=worst,
         manifest=manifest,
         topics=topics,
@@ -82,6 +89,31 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn
         topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
         has_outcomes=folder.outcomes_path.exists(),
     )
+
+
+def _sentence(verdict: Verdict) -> str:
+    """Return the headline: the finding, or one sentence on all of several."""
+    findings = verdict.findings
+    if not findings:
+        return SENTENCES[verdict.verdict]
+    if len(findings) == 1:
+        return headline(findings[0])
+    kinds = len({finding.names for finding in findings})
+    where = brokers_text(sorted({finding.broker for finding in findings}))
+    return f"{len(findings)} findings on {where}, {f'in {kinds} kinds' if kinds > 1 else f'all {findings[0].anomaly}'}"
+
+
+def begin_text(run_id: str) -> str:
+    """Return when a run or an audit began, for people."""
+    began_at = begin_of(run_id)
+    return run_id if began_at is None else f"{began_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def states_of(findings: Iterable[Finding], absent: Collection[int]) -> dict[int, str]:
+    """Return how a partition's brokers were: down, wrong by these findings, or both in turn."""
+    wrong = {finding.broker for finding in findings if finding.decided}
+    states = {**dict.fromkeys(wrong, "wrong"), **dict.fromkeys(absent, "was down")}
+    return states | dict.fromkeys(wrong & set(absent), "down, then wrong")
 
 
 def render(template: str, **values: Any) -> str:
@@ -103,7 +135,7 @@ def _environment() -> Environment:
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS, "policy": policy}
+    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS, "policy": policy, "docs": DOCS}
     loaded.filters |= {
         "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
         "pretty": lambda value: to_json(as_json(value), indent=2),
@@ -123,13 +155,17 @@ def commands(broker: int, topic: str, partition: int, run_command: str | None = 
 def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[dict[str, Any]]:
     """Return the sections of partitions. ``result``: the partition's verdict, None for a control."""
     scenarios = {place: scenario for scenario in manifest["scenarios"] for place in places_of(scenario)}
+    by_place = defaultdict(list)
+    for number, finding in enumerate(verdict.findings, 1):
+        by_place[finding.place].append((number, finding))
     return [
         {
             "table": table,
             "scenario": scenarios[table.place],
             "result": next((scenario for scenario in verdict.scenarios if scenario.has(table.place)), None),
-            "findings": [item for item in enumerate(verdict.findings, 1) if item[1].place == table.place],
-            "timeline": drawn.timelines.get(table.place) or timeline(drawn.story, *table.place),
+            "findings": by_place[table.place],
+            "states": (states := states_of(dict(by_place[table.place]).values(), manifest["absent_brokers"])),
+            "timeline": with_states(drawn.timelines.get(table.place) or timeline(drawn.story, *table.place), states),
             "graph": draw_graph(transactions(table, drawn.story.entries.get(table.place, {}))),
         }
         for table in side_by_side(folder, manifest, verdict.findings, drawn.story)

@@ -23,10 +23,10 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.audits import audit_page
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import DRAWING_ERRORS, page, render
+from harness.report.page import DRAWING_ERRORS, page, render, states_of
 from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
-from harness.report.pictures.timeline import timeline
+from harness.report.pictures.timeline import timeline, with_states
 from harness.report.soak_pages import round_page, soak_page
 from harness.report.stored import (
     Night,
@@ -124,9 +124,7 @@ def evidence_pages(contents: Contents) -> Pages:
 
     A stored ``report.html`` is not used: a folder from elsewhere may have a script in it.
     """
-    pages: Pages = {
-        f"runs/{run.name}.html": partial(page, run.folder, run.manifest, run.verdict) for run in contents.runs
-    }
+    pages: Pages = {f"runs/{run.name}.html": partial(_run_page, run) for run in contents.runs}
     for soak in contents.soaks:
         for name in soak.with_evidence:
             pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)
@@ -168,6 +166,10 @@ def index_page(
         drawn=drawn,
         previous=previous_runs(contents.runs),
     )
+
+
+def _run_page(run: StoredRun) -> str:
+    return page(run.folder, run.manifest, run.verdict, site=_up(f"runs/{run.name}"))
 
 
 def _difference_page(before: StoredRun, after: StoredRun, drawn: Collection[str]) -> str:
@@ -236,7 +238,9 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
                 except DRAWING_ERRORS:
                     break
                 table = next(table for table in tables if table.place == finding.place)
-                return {"run": run, "table": table, "timeline": timeline(story, *finding.place), "finding": finding}
+                states = states_of([finding], run.manifest["absent_brokers"])
+                drawn = with_states(timeline(story, *finding.place), states)
+                return {"run": run, "table": table, "timeline": drawn, "finding": finding, "states": states}
     return None
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar
 from harness.host import leftovers
 from harness.json_codec import from_json
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
-from harness.report.audits import begin_text, summary_line
+from harness.report.audits import summary_line
 from harness.report.headlines import headline
+from harness.report.page import begin_text
 from harness.report.pictures.story import ReplicaTimeline
 from harness.run_folder import store
 from harness.run_folder.fault_times import fault_times

@@ -17,9 +17,9 @@ from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import Finding
 from harness.report.logs import LogCell, SideBySide, _texts, side_by_side
-from harness.report.page import commands
+from harness.report.page import DOCS, commands
 from harness.report.pictures.story import Outage, StoryEvent, read_story
-from harness.report.pictures.timeline import _last_change_s, _text, timeline, transactions
+from harness.report.pictures.timeline import _labels, _last_change_s, _text, timeline, transactions
 from harness.run_folder.history import key_fields
 from harness.run_folder.store import RunFolder
 
@@ -143,7 +143,7 @@ def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
     # Names of XML's vocabularies are not addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
-    assert not [entry for entry in addresses if not entry.startswith(("#", "data:"))]
+    assert not [entry for entry in addresses if not entry.startswith(("#", "data:", f"{DOCS}/"))]
 
 
 def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
@@ -158,6 +158,42 @@ def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFold
     assert f"<title>anomaly: {sentence} (kafka-3.9, nemesis kill)</title>" in head
     assert f'<h1><span class="verdict anomaly">anomaly</span>: {sentence}</h1>' in body
     assert (body.count(sentence), body.count("frozen at 0")) == (1, 1)
+
+
+def test_several_findings_have_one_headline_and_each_its_impact(folder: RunFolder) -> None:
+    other = {**FINDING, "anomaly": "tombstone-divergence", "explanation": "it is back", "offset": 2}
+    text = page(folder, MANIFEST, verdict(FINDING, other))
+    assert "</span>: 2 findings on broker 2, in 2 kinds</h1>" in text
+    impacts = re.findall(r'<a href="#finding-(\d)">finding \d</a> \(visible\): ([^<]+)', text)
+    assert [number for number, _ in impacts] == ["1", "2"]
+    assert impacts[1][1].startswith("broker 2 still serves deleted key")
+    assert text.index("it is back") < text.rindex('<details class="folded"><summary>Raw witness')
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "brokers", "diverges_s"),
+    [(2500, (1, 3), 2.5), (2500, (1,), None), (6000, (1, 3), None)],
+    ids=["removed everywhere else", "still on a broker", "after the return"],
+)
+def test_the_divergence_is_when_the_others_have_removed_what_a_replica_lacks(
+    tmp_path: Path, at_ms: int, brokers: tuple[int, ...], diverges_s: float | None
+) -> None:
+    made = written(
+        tmp_path,
+        STUCK,
+        *(observation(600, broker, {0: "value", 1: "commit"}, {}) for broker in (1, 3)),
+        *(observation(at_ms, broker, {}, {1: "commit"}) for broker in brokers),
+    )
+    story = replace(read_story(made), outages=[Outage(1.0, 5.0, (2,))])
+    assert story.diverges_s(("t", 0)) == (diverges_s and pytest.approx(diverges_s, abs=0.01))
+    assert ("stroke-dasharray" in timeline(story, "t", 0)) is (diverges_s is not None)
+
+
+def test_labels_of_the_timeline_stay_in_their_frame_and_apart() -> None:
+    events = [StoryEvent(at_s, f"c.{process}", "writes a record " * 3) for process in "ab" for at_s in (0, 2, 4.5, 9.9)]
+    labels = _labels(events, 10.0, 7.0)
+    assert [label.lane for label in labels] == [0, 1, 0, 2, 3, 4, 3, 5]
+    assert [label.is_left for label in labels] == [False, False, False, True] * 2
 
 
 def test_a_run_without_a_finding_says_why_once(folder: RunFolder) -> None:
@@ -193,7 +229,7 @@ def test_a_finding_and_its_row_link_to_each_other(folder: RunFolder) -> None:
 
 def test_a_finding_in_no_topic_of_the_run_is_shown(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict({**FINDING, "topic": "elsewhere"}))
-    assert "Finding 1: stuck-lso on broker 2, offset 0" in text
+    assert f'Finding 1: <a href="{DOCS}/anomalies.md#stuck-lso">stuck-lso</a> on broker 2, offset 0' in text
 
 
 def test_commands_to_copy_quote_the_names_of_topics() -> None:
@@ -277,7 +313,7 @@ def test_guarantees_are_reported_and_their_absence_is_borne(folder: RunFolder) -
         for name, holds in (("order", True), ("offsets", False), ("tombstones", None))
     ]
     text = page(folder, MANIFEST, {**verdict(), "guarantees": actual})
-    rows = re.findall(r'<tr><th scope="row">(\w+)</th><td><span class="\w+">([^<]*)</span>', text)
+    rows = re.findall(r'<tr><th scope="row"><a href="[^"]+">(\w+)</a></th><td><span class="\w+">([^<]*)</span>', text)
     assert [row for row in rows if row[0] != "t"] == [
         ("order", "✓ yes"),
         ("offsets", "✗ no"),
@@ -295,7 +331,7 @@ def test_who_was_away_and_when(folder: RunFolder) -> None:
         *events,
         *({"time_ms": begins_ms + at, "part": "nemesis", "f": f, "type": kind, "brokers": [2]} for f, kind, at in acts),
     ])  # fmt: skip
-    assert read_story(folder).outages == [Outage(1.0, 5.0)]
+    assert read_story(folder).outages == [Outage(1.0, 5.0, (2,))]
 
 
 def test_a_delete_is_a_delete(tmp_path: Path) -> None:

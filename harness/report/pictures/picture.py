@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from harness.escape import visible
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH_IN: Final = 9.0
+POINTS_PER_IN: Final = 72
 LABEL_IN: Final = 0.075
 """The width of a letter of the style's size; the average is a bit less."""
 ROW_IN, BETWEEN_ROWS_IN, TITLE_IN, AXIS_IN = 0.8, 0.38, 0.3, 0.85
@@ -76,16 +78,19 @@ def rows_over_time(
     titles: Sequence[str],
     ends_s: float,
     sides_in: tuple[float, float],
-    top_in: float = TITLE_IN,
     time_label: str = "seconds",
+    first_row_in: float = ROW_IN,
 ) -> Iterator[tuple[Picture, Sequence[Axes]]]:
     """Yield a picture and its axes, a row for each title, all from 0 to ``ends_s``, with one legend below.
 
     ``sides_in``: the space at the left and the right of the rows.
     """
-    height_in = top_in + AXIS_IN + (ROW_IN + BETWEEN_ROWS_IN) * len(titles) - BETWEEN_ROWS_IN
-    with picture(height_in, (*sides_in, top_in, AXIS_IN), BETWEEN_ROWS_IN / ROW_IN) as drawing:
-        rows: list[Axes] = drawing.figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0].tolist()
+    heights_in = [first_row_in, *[ROW_IN] * (len(titles) - 1)]
+    height_in = TITLE_IN + AXIS_IN + sum(heights_in) + BETWEEN_ROWS_IN * (len(titles) - 1)
+    between = BETWEEN_ROWS_IN * len(titles) / sum(heights_in)
+    with picture(height_in, (*sides_in, TITLE_IN, AXIS_IN), between) as drawing:
+        grid = drawing.figure.subplots(len(titles), 1, sharex=True, squeeze=False, height_ratios=heights_in)
+        rows: list[Axes] = grid[:, 0].tolist()
         for row, title in zip(rows, titles, strict=True):
             # matplotlib would draw the ticks of all axes again to find a place for its own titles.
             row.text(0, 1.05, visible(title), transform=row.transAxes, fontsize=9, parse_math=False)
@@ -102,6 +107,11 @@ def rows_over_time(
 def draw_steps(row: Axes, times: Sequence[float], values: Sequence[float], ends_s: float, **style: Any) -> None:
     """Draw a line that keeps each value until the next time, and the last one until ``ends_s``."""
     row.step([*times, max(ends_s, times[-1])], [*values, values[-1]], where="post", **style)
+
+
+def raised(row: Axes, by_pt: float) -> Any:
+    """Return the transform of a line that is shifted upwards by some points; the limits of axes ignore such a line."""
+    return row.transData + ScaledTranslation(0, by_pt / POINTS_PER_IN, row.figure.dpi_scale_trans)
 
 
 def shade(rows: Iterable[Axes], from_s: float, to_s: float, colour: str) -> None:

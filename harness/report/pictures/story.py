@@ -15,7 +15,7 @@ from harness.judge.finding import Place
 from harness.run_folder.history import key_of, read_lines
 from harness.run_folder.store import RunFolder
 
-MARKERS, EMPTY = ("commit", "abort"), "empty"
+MARKERS, TOMBSTONE, EMPTY = ("commit", "abort"), "tombstone", "empty"
 """Kinds of batches, as `harness.cluster.observe` calls them."""
 _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
@@ -40,6 +40,7 @@ class Outage:
 
     from_s: float
     to_s: float | None
+    brokers: tuple[int, ...] = ()
 
 
 @dataclass
@@ -87,6 +88,28 @@ class Story:
     entries: Mapping[Place, Mapping[int, ObservedEntry]]
     ends_s: float
 
+    def diverges_s(self, place: Place) -> float | None:
+        """Return when a record that an absent replica lacks was first removed from all others; None if none was.
+
+        From then on the absent replica cannot copy that tombstone or marker from any broker.
+        """
+        moments, entries, replicas = [], self.entries.get(place, {}), self.replicas.get(place, {})
+        for outage in self.outages:
+            others = [
+                {offset: at_s for at_s, offset, kind in reversed(replica.removed) if kind in (*MARKERS, TOMBSTONE)}
+                for broker, replica in replicas.items()
+                if broker not in outage.brokers
+            ]
+            ends = [
+                replica.log_end_at(outage.from_s) for broker, replica in replicas.items() if broker in outage.brokers
+            ]
+            for offset in set[int]().union(*others[:1]).intersection(*others):
+                at_s = max(removed[offset] for removed in others)
+                is_inside = outage.from_s <= at_s <= (self.ends_s if outage.to_s is None else outage.to_s)
+                if is_inside and offset >= min(ends, default=0) and not entries[offset].background:
+                    moments.append(at_s)
+        return min(moments, default=None)
+
     def removals(self, place: Place) -> dict[tuple[int, int], str]:
         """Return by broker and offset: the kind of record and the time of its removal, as text."""
         # An emptied batch is removed later: the first removal of an offset is the record's, so it is set last.
@@ -117,9 +140,11 @@ def read_story(folder: RunFolder) -> Story:
     except ValueError as error:
         problem = f"{folder.history_path}: a record's key is not valid: {error}"
         raise UsageError(f"the run folder is damaged: {problem}") from error
-    nemesis = [(line["f"], line["type"], since_s(line)) for line in history if line["part"] == "nemesis"]
-    back_s = max((at_s for f, kind, at_s in nemesis if (f, kind) == ("come back", "ok")), default=None)
-    outages = [Outage(at_s, back_s) for f, kind, at_s in nemesis if (f, kind) == ("leave", "invoke")]
+    nemesis = [line for line in history if line["part"] == "nemesis"]
+    back = [line for line in nemesis if (line["f"], line["type"]) == ("come back", "ok")]
+    left = [line for line in nemesis if (line["f"], line["type"]) == ("leave", "invoke")]
+    back_s = max(map(since_s, back), default=None)
+    outages = [Outage(since_s(line), back_s, tuple(line.get("brokers", ()))) for line in left]
     return Story(events, outages, replicas, _entries(history, observed), (max(times, default=0) - begins_ms) / 1000)
 
 

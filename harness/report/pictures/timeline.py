@@ -6,8 +6,8 @@ The timeline shows operations of clients, absent brokers, and the offsets of eac
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from math import radians, sin
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
-from harness.report.pictures.picture import LABEL_IN, TITLE_IN, WIDTH_IN, draw_steps, picture, rows_over_time, shade
+from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, draw_steps, picture, raised, rows_over_time, shade
 from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 if TYPE_CHECKING:
@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 
 
 TICK_IN, OFFSET_DIGITS = 0.15, 7
-TEXT_DEGREES, TEXT_LETTER_IN = 10, 0.055
+TEXT_LETTER_IN, LANE_IN = 0.062, 0.2
+"""The width of a letter of a label, and the height of a line of labels."""
 TOGETHER = 0.06
 """Share of the whole width: a process's events within it share one label."""
 OUTAGE_COLOUR: Final = "#cc79a7"
 LINES: Final = (
-    ("log_end", "log end", "#1f5fa8", 7.0),
-    ("high_watermark", "high watermark", "#7fd1ae", 4.0),
-    ("last_stable_offset", "last stable offset", "#b33c00", 1.6),
+    ("log_end", "log end", "#1f5fa8", 2.4),
+    ("high_watermark", "high watermark", "#009e73", 0.0),
+    ("last_stable_offset", "last stable offset", "#b33c00", -2.4),
 )
-"""Field, name, colour and width: a line is drawn upon a wider line, so that coinciding lines are all visible."""
+"""Field, name, colour, and the points by which the line is raised: equal lines are next to each other."""
+MARGIN: Final = 0.15
+"""Share of the range of offsets that is shown above and below it."""
 TAIL: Final = 0.06
 """Share of the time axis that is shown after the last change."""
-REMOVED_COLOUR: Final = "#e69f00"
+REMOVED_COLOUR, DIVERGED_COLOUR = "#e69f00", "#7a0177"
 Edges: TypeAlias = "dict[tuple[str, str, str], list[int]]"
 """By transaction, marker and kind (`TRUE` or `WRONG`): the brokers that take a wrong marker, none for the true one."""
 OPEN: Final = "no marker: open"
@@ -57,14 +60,29 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
     titles = ["clients", *(f"broker {broker}: {_last_offsets(replica)}" for broker, replica in replicas.items())]
     unshown = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
-    left_in, right_in, top_in = _margins(events, ends_s)
-    with rows_over_time(titles, ends_s, (left_in, right_in), top_in, f"seconds{unshown}") as (drawing, rows):
-        _draw_events(rows[0], events, ends_s)
+    left_in = TICK_IN + min(
+        LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3
+    )
+    labels = _labels(events, ends_s, WIDTH_IN - left_in - TICK_IN)
+    height_in = LANE_IN * max([2, *(label.lane + 1 for label in labels)])
+    with rows_over_time(titles, ends_s, (left_in, TICK_IN), f"seconds{unshown}", height_in) as (drawing, rows):
+        _draw_events(rows[0], labels)
         for row, replica in zip(rows[1:], replicas.values(), strict=True):
             _draw_replica(row, replica, story.ends_s, background)
         for outage in story.outages:
             shade(rows, outage.from_s, story.ends_s if outage.to_s is None else outage.to_s, OUTAGE_COLOUR)
+        if (diverges_s := story.diverges_s(place)) is not None:
+            for row in rows:
+                name = "divergence" if row is rows[-1] else None
+                row.axvline(diverges_s, color=DIVERGED_COLOUR, linestyle="dashed", linewidth=1.2, label=name)
     return drawing.svg
+
+
+def with_states(svg: str, states: Mapping[int, str]) -> str:
+    """Return a timeline with the states of brokers, such as "down, then wrong", in the titles of their rows."""
+    for broker, state in states.items():
+        svg = svg.replace(f">broker {broker}: ", f">broker {broker} ({state}): ", 1)
+    return svg
 
 
 def _last_change_s(
@@ -84,40 +102,64 @@ def _last_change_s(
     return max(changes, default=0.0)
 
 
-def _margins(events: Sequence[StoryEvent], ends_s: float) -> tuple[float, float, float]:
-    """Return the space left, right and above for names, offsets and slanted labels, which may exceed the axes."""
-    names_in = min(LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3)
-    across_in = WIDTH_IN - names_in - TICK_IN
-    top_in, right_in = TITLE_IN, TICK_IN
-    for first, text in _merged_events(events, ends_s * TOGETHER):
-        text_in = TEXT_LETTER_IN * len(text)
-        top_in = max(top_in, text_in * sin(radians(TEXT_DEGREES)))
-        if share := first.at_s / (ends_s or 1.0):
-            # The wider the margin, the further left the text begins, too.
-            right_in = max(right_in, across_in - (across_in - text_in) / share)
-    return names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in
+@dataclass(frozen=True)
+class _Label:
+    """The text of events, beside their marks; ``lane``: its line from above. ``at_s``: where it begins, or ends."""
+
+    process: str
+    text: str
+    lane: int
+    at_s: float
+    is_left: bool
+    marks_s: tuple[float, ...]
 
 
-def _draw_events(row: Axes, events: Sequence[StoryEvent], ends_s: float) -> None:
-    places = {process: index for index, process in enumerate(dict.fromkeys(event.process for event in events))}
-    row.set_yticks(range(len(places)), list(map(_client, places)), parse_math=False)
-    row.set_ylim(len(places) - 0.5, -0.9)
-    row.plot([event.at_s for event in events], [places[event.process] for event in events], "k|", markersize=10)
-    for first, text in _merged_events(events, ends_s * TOGETHER):
+def _labels(events: Sequence[StoryEvent], ends_s: float, across_in: float) -> list[_Label]:
+    """Return labels that are inside of the axes, ``across_in`` wide, and do not overlap."""
+    labels: list[_Label] = []
+    letter_s, lanes, process = ends_s / across_in * TEXT_LETTER_IN, 0, None
+    for group, whole in _merged_events(events, ends_s * TOGETHER):
+        if group[0].process != process:
+            process, first, free_s = group[0].process, lanes, list[float]()
+        most = int(across_in / TEXT_LETTER_IN / 2)
+        text = whole if len(whole) <= most else f"{whole[: most - 1]}…"
+        marks_s = tuple(event.at_s for event in group)
+        is_left = marks_s[-1] + letter_s * (len(text) + 1) > ends_s
+        begin_s, end_s = marks_s[0], marks_s[-1] + letter_s * (len(text) + 1)
+        if is_left:
+            begin_s, end_s = marks_s[0] - letter_s * (len(text) + 1), marks_s[-1]
+        lane = next((lane for lane, until_s in enumerate(free_s) if until_s <= begin_s), len(free_s))
+        free_s[lane:] = [end_s, *free_s[lane + 1 :]]
+        lanes = max(lanes, first + lane + 1)
+        labels.append(_Label(process, text, first + lane, marks_s[0] if is_left else marks_s[-1], is_left, marks_s))
+    return labels
+
+
+def _draw_events(row: Axes, labels: Sequence[_Label]) -> None:
+    first_lanes = {label.process: label.lane for label in reversed(labels)}
+    row.set_yticks(list(first_lanes.values()), list(map(_client, first_lanes)), parse_math=False)
+    row.set_ylim(max([1, *(label.lane for label in labels)]) + 0.5, -0.5)
+    for label in labels:
+        row.plot(label.marks_s, [label.lane] * len(label.marks_s), "k|", markersize=8)
         row.annotate(
-            visible(text), (first.at_s, places[first.process]), xytext=(3, 6), textcoords="offset points",
-            rotation=TEXT_DEGREES, fontsize=7, parse_math=False,
+            visible(label.text), (label.at_s, label.lane), xytext=(-5 if label.is_left else 5, 0),
+            textcoords="offset points", fontsize=8, va="center", ha="right" if label.is_left else "left",
+            parse_math=False,
         )  # fmt: skip
 
 
 def _draw_replica(row: Axes, replica: ReplicaTimeline, ends_s: float, background: Collection[int]) -> None:
     row.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    for field, name, colour, width in LINES:
-        style = {"color": colour, "linewidth": width, "label": name, "solid_capstyle": "butt"}
+    least, most = min(replica.last_stable_offset), max(replica.log_end)
+    margin = MARGIN * max(most - least, 1)
+    row.set_ylim(least - margin, most + margin)
+    for field, name, colour, raised_pt in LINES:
+        style = {"color": colour, "linewidth": 1.8, "label": name, "solid_capstyle": "butt"}
+        style["transform"] = raised(row, raised_pt)
         draw_steps(row, replica.at_s, getattr(replica, field), ends_s, **style)
     if removed := [(at_s, offset) for at_s, offset, _ in replica.removed if offset not in background]:
         times, offsets = zip(*removed, strict=True)
-        name = "removed from the payload"
+        name = "test record compacted away"
         row.plot(times, offsets, "x", color=REMOVED_COLOUR, label=name, markersize=6, markeredgewidth=2)
 
 
@@ -125,17 +167,17 @@ def _client(process: str) -> str:
     return visible(process.rpartition(".")[2])
 
 
-def _merged_events(events: Sequence[StoryEvent], within_s: float) -> Iterator[tuple[StoryEvent, str]]:
-    """Yield the first of each process's events in quick succession, and the texts of all of them."""
+def _merged_events(events: Sequence[StoryEvent], within_s: float) -> Iterator[tuple[Sequence[StoryEvent], str]]:
+    """Yield each process's events in quick succession, and their text."""
     process_of = attrgetter("process")
     for _, events_of_process in groupby(sorted(events, key=process_of), key=process_of):
         group: list[StoryEvent] = []
         for event in events_of_process:
             if group and event.at_s - group[0].at_s > within_s:
-                yield group[0], _text(group)
+                yield group, _text(group)
                 group = []
             group.append(event)
-        yield group[0], _text(group)
+        yield group, _text(group)
 
 
 def _text(events: Sequence[StoryEvent]) -> str:
