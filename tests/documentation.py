@@ -2,11 +2,11 @@
 
 Every line is a command, continued after a backslash. A block ``output`` directly after it is the output of its last
 command, in which ``…`` stands for anything. An HTML comment ``<!-- not run: REASON -->`` directly before a block says
-why the tests do not run it. Blocks ``console`` have commands after ``$ ``, and their outputs.
+why the tests do not run it.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,31 +38,17 @@ def commands(page: Path) -> Iterator[Command]:
     """Yield the commands of a page, in order."""
     tokens = MarkdownIt().parse(page.read_text())
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-        if token.type != "fence" or token.info.strip() not in {"console", "sh"}:
+        if token.type != "fence" or token.info.strip() != "sh":
             continue
         assert token.map is not None
         is_marked = before is not None and before.type == "html_block"
         reason = _NOT_RUN.search(before.content) if before is not None and is_marked else None
-        prompt = "$ " if token.info.strip() == "console" else ""
-        shown = after.content.strip("\n") if after is not None and after.info.strip() == "output" else ""
-        found = list(_commands(token.content.splitlines(), prompt))
-        for index, (line, text, output) in enumerate(found):
-            own = output or (shown if index == len(found) - 1 else "")
-            yield Command(page, token.map[0] + 2 + line, text, own, reason[1] if reason else "")
-
-
-def _commands(lines: Sequence[str], prompt: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, text and output of each command of a block. A prompt is "" where every line is a command."""
-    start = 0
-    while start < len(lines):
-        after = start + 1
-        while lines[after - 1].endswith("\\"):
-            after += 1
-        end = after
-        while prompt and end < len(lines) and not lines[end].startswith(prompt):
-            end += 1
-        yield start, "\n".join(lines[start:after]).removeprefix(prompt), "\n".join(lines[after:end])
-        start = end
+        output = after.content.strip("\n") if after is not None and after.info.strip() == "output" else ""
+        lines = token.content.splitlines()
+        ends = [index for index, line in enumerate(lines, 1) if not line.endswith("\\")]
+        for start, end in zip([0, *ends], ends, strict=False):
+            text, shown = "\n".join(lines[start:end]), output if end == len(lines) else ""
+            yield Command(page, token.map[0] + 2 + start, text, shown, reason[1] if reason else "")
 
 
 def matches(expected: str, actual: str) -> bool:

@@ -86,13 +86,11 @@ def test_a_block_is_read_with_its_output_and_its_reason(tmp_path: Path) -> None:
     page.write_text(
         "# Title\n\n```sh\nharness targets\nharness run \\\n    --seed 1\n```\n\n```output\nCLEAN 0.1 s\n```\n\n"
         "<!-- not run: it takes a cluster -->\n```sh\nharness audit live\n```\n\n```python\nno\n```\n"
-        "```console\n$ harness doctor\nok\n```\n"
     )
     assert [(one.line, one.text, one.output, one.not_run) for one in commands(page)] == [
         (4, "harness targets", "", ""),
         (5, "harness run \\\n    --seed 1", "CLEAN 0.1 s", ""),
         (15, "harness audit live", "", "it takes a cluster"),
-        (22, "harness doctor", "ok", ""),
     ]
 
 
