@@ -3,8 +3,6 @@
 It blocks the import of pandas, which no worker needs: pyarrow imports pandas to test whether a list is a pandas series.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.abc import MetaPathFinder
 

@@ -5,8 +5,6 @@ broker starts, 255 where the harness or the boot failed and there is nothing to 
 interrupt is 130, as in shells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

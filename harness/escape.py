@@ -19,8 +19,6 @@ characters are in one table, `UNSEEN`. There are two functions, because a text i
 JSON for programs keeps every value: `to_json` writes characters outside printable ASCII as JSON's own escapes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Messages about unknown names, with the nearest known names."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 

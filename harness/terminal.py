@@ -4,8 +4,6 @@ A style is passed separately from the text, so that text is never read as markup
 a table is as wide as its longest cells: nothing is cut off or wrapped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Settings in TOML files: tables with known keys, lists of names, and ``[[expect]]`` entries."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable

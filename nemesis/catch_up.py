@@ -4,8 +4,6 @@ A replica that is in the ISR is never throttled, so a throttle alone has no effe
 writes that the broker has to catch up.
 """
 
-from __future__ import annotations
-
 from nemesis import kill, throttle
 from nemesis.script import Act, Script, ScriptContext
 

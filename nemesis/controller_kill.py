@@ -4,8 +4,6 @@ The killed controller is restarted at once. It leads partitions and coordinates 
 and coordinators move.
 """
 
-from __future__ import annotations
-
 from harness.schedules.placement import Placement
 from nemesis import kill
 from nemesis.script import Act, ScriptContext, script_of

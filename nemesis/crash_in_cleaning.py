@@ -8,8 +8,6 @@ while, which makes one pass follow the other, and the broker is watched closely.
 begins, before there are such files.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from harness.runtimes.base import DataFiles, Need

@@ -3,8 +3,6 @@
 As Kafka does when its only log directory fails (KIP-112). The records on its disk are kept until it returns.
 """
 
-from __future__ import annotations
-
 from harness.runtimes.base import Disks, Need
 from nemesis.fault import BrokerState, Fault, FaultContext, each
 from nemesis.script import Act, ScriptContext, script_of

@@ -1,7 +1,5 @@
 """Faults: their effect on brokers, their end, and their requirements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto

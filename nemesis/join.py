@@ -5,8 +5,6 @@ passed the payload when its tombstone or marker is written; when the copy gets t
 removed.
 """
 
-from __future__ import annotations
-
 from nemesis import throttle
 from nemesis.script import Act, Script, ScriptContext
 

@@ -1,7 +1,5 @@
 """Leadership moves to a broker, and stays there."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Final
 

@@ -7,8 +7,6 @@ is written before the fault is synced, and more is written then, whose end is no
 leader. `harness.runtimes.power` decides which bytes are cut off.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Final
 

@@ -6,8 +6,6 @@ only logs of replicas that are not assigned to it (``LogManager.isStrayReplica``
 copies the records that follow it.
 """
 
-from __future__ import annotations
-
 from nemesis import kill
 from nemesis.script import Act, Script, ScriptContext, nothing
 

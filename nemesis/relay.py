@@ -7,8 +7,6 @@ No broker is down, and nothing is removed during the copy. Any move of replicas 
 retention.
 """
 
-from __future__ import annotations
-
 from harness.schedules.placement import Members, Placement
 from nemesis import late_cleaner, throttle
 from nemesis.script import Act, Script, ScriptContext

@@ -4,8 +4,6 @@ Every broker is shut down in an orderly way and started again, one after the oth
 until the window is over. The others follow once the absent brokers are back.
 """
 
-from __future__ import annotations
-
 from nemesis import stop
 from nemesis.script import Act, ScriptContext, script_of
 

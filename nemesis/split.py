@@ -1,7 +1,5 @@
 """A minority and a majority: the absent brokers still hear each other, and no other broker."""
 
-from __future__ import annotations
-
 from harness.schedules.placement import Placement
 from nemesis import topology
 

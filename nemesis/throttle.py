@@ -7,8 +7,6 @@ single follower may copy. A fetch that begins within the quota is answered in fu
 hence the broker settings.
 """
 
-from __future__ import annotations
-
 from nemesis.fault import Fault, FaultContext, start
 from nemesis.script import ScriptContext
 

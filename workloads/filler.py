@@ -6,8 +6,6 @@ process by process. Keys carry their phase, and a phase ends only when its last 
 filler key or transaction straddles the outage, and every finding belongs to the payload.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ Both are operations in the history, part ``reader``:
   ``protocol``, ``first`` {input partition: first offset that was delivered}, ``within_s``: how long it was given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ others: a write commits an offset, in a transaction or not, and a tombstone is a
 client library, and then looks for the record in the coordinator's log. Histories and checkers see records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -1,7 +1,5 @@
 """Traffic in partitions of ``__consumer_offsets``: other groups commit offsets, so that segments roll."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -17,8 +17,6 @@ nothing about earlier epochs, and no replica proves anything across an unclean e
 metadata log are returned as assumptions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The schemas of the evidence tables. Each ends in ``problem``: why the rest of a file is unreadable."""
 
-from __future__ import annotations
-
 from pyspark.sql import types as t
 
 LONG, INT, TEXT, FLAG = t.LongType(), t.IntegerType(), t.StringType(), t.BooleanType()

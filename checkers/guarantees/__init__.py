@@ -5,8 +5,6 @@ batches by its cleaner. Each checker reports a violation only where the evidence
 guarantees about the age of removed records; every other guarantee has its own module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import reduce
 

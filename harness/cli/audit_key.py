@@ -1,7 +1,5 @@
 """The command ``harness audit key``."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import shlex

@@ -1,7 +1,5 @@
 """``harness check``: judge a stored run again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cloup

@@ -1,7 +1,5 @@
 """``harness clean``: remove processes, folders and containers of ended runs from this machine."""
 
-from __future__ import annotations
-
 import cloup
 
 from harness.cli.options.common import command

@@ -1,7 +1,5 @@
 """``harness compare``: the differences between two stored runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cloup

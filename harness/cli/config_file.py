@@ -16,8 +16,6 @@ precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a comma
 from the command line only.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The commands of the gate, a Java agent for brokers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cloup

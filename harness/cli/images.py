@@ -1,7 +1,5 @@
 """``harness images``: container images for ``--runtime docker``."""
 
-from __future__ import annotations
-
 import cloup
 
 from harness.cli.options.common import command

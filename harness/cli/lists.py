@@ -1,7 +1,5 @@
 """The commands that list targets, nemeses, anomalies and settings."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Final

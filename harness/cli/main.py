@@ -1,7 +1,5 @@
 """The command line. Progress goes to stderr, results to stdout, and every error is one clear sentence."""
 
-from __future__ import annotations
-
 import io
 import logging
 import shutil

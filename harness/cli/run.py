@@ -1,7 +1,5 @@
 """``harness run``: one run on a cluster that the harness boots."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

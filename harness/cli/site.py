@@ -1,7 +1,5 @@
 """``harness report`` and ``harness serve``: the site over all runs of a results folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.cli.options.common import OUTPUT, Group, command, results_option

@@ -1,7 +1,5 @@
 """The ``watch`` command."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real read_committed consumer, which shows the damage as in the published reproducer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

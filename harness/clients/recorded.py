@@ -1,7 +1,5 @@
 """A producer of any library that records every operation in the history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A producer of simulated brokers, on the cluster's clock; `harness.systems` has their consumer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

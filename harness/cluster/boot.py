@@ -3,8 +3,6 @@
 `cluster_on` makes a cluster that ends with its block, and `booted_cluster` also starts its brokers.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

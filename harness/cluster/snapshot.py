@@ -1,7 +1,5 @@
 """Take a named snapshot of every broker: its files, and the batches that it serves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """The folders of a user's downloads and other reusable files, and locks on folders."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -3,8 +3,6 @@
 A simulated cluster has a clock with the same methods (`harness.models.clock`).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Run commands of this host with a time limit, and raise their error messages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A separate disk for a broker's data, small enough to be filled: a file system in memory, mounted on its folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

@@ -3,8 +3,6 @@
 Containers, networks and volumes of a run have the label `LABEL`, by which they are found and removed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

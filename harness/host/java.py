@@ -1,7 +1,5 @@
 """The Java runtime that brokers, Ivy and Spark share."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ has ``-Dharness.run=<run id>`` on its command line. So a run can be removed with
 directory's name is the id of the run, which identifies its processes, its network and its containers.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

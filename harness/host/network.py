@@ -5,8 +5,6 @@ too: clients reach brokers from its namespace. A link that is down loses packets
 stay open on both sides, and TCP retries with increasing pauses.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

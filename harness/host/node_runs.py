@@ -4,8 +4,6 @@ The rules of iptables are in a separate chain for each run, and only concern the
 login uses another port, so that a cut can always be healed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

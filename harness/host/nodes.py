@@ -1,7 +1,5 @@
 """Hosts of brokers, reached by SSH: their names, the verification of their host keys, and commands on them."""
 
-from __future__ import annotations
-
 import base64
 import getpass
 import hashlib

@@ -1,7 +1,5 @@
 """Free loopback ports."""
 
-from __future__ import annotations
-
 import random
 import socket
 from contextlib import ExitStack

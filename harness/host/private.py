@@ -1,7 +1,5 @@
 """Folders for this user alone, in places where others may create folders, too."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

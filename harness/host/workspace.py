@@ -6,8 +6,6 @@ reads from a pipe whose write end only the harness has. The pipe ends with the h
 session, so that Ctrl-C in the terminal does not reach it.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

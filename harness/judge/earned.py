@@ -8,8 +8,6 @@ condition has the text for where it is not met.
 at which brokers came back.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

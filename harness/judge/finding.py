@@ -1,7 +1,5 @@
 """The findings of ``verdict.json``: a wrong replica, or a dispute between replicas, at an offset."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The documented guarantees in a verdict: each holds, is violated, or was not checked for lack of evidence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

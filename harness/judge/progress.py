@@ -1,7 +1,5 @@
 """Progress of a run, a check or an audit."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

@@ -11,8 +11,6 @@ the guarantee; as the control partition shares the cluster, a violation there fo
 without evidence forbids nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ the verdict over several. ``clean`` has to be earned, and means that nothing was
 makes ``as-expected``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

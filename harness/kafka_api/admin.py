@@ -3,8 +3,6 @@
 Kafka 3.9, Kafka 4.4 and Redpanda all support the request versions used here, where they have the request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID

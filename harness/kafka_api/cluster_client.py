@@ -5,8 +5,6 @@ answer first, and for `SILENT_S` it asks a broker last that did not answer in ti
 requests to one broker, although that broker may be frozen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

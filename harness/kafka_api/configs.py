@@ -4,8 +4,6 @@ A broker answers with its own view of a topic's settings. Only the broker itself
 it alone has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

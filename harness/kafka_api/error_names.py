@@ -1,7 +1,5 @@
 """Names of errors in answers, without an import of kafka-python, which is slow."""
 
-from __future__ import annotations
-
 from typing import Final
 
 NO_SUCH_TOPIC: Final = "UnknownTopicOrPartitionError"

@@ -4,8 +4,6 @@ A coordinator is the leader of the group's partition of ``__consumer_offsets``. 
 manages its partitions itself: no member id, generation -1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter

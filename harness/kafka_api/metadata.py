@@ -4,8 +4,6 @@ Requests set ``allow_auto_topic_creation`` to false, so that they create nothing
 which may be old.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -5,8 +5,6 @@ Client libraries batch records by the clock. What brokers store follows from req
 knows the versions of the requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final

@@ -6,8 +6,6 @@ only requests with the current epoch of the quorum. Other refusals have that epo
 of Fetch on, its address too (KIP-853). Only versions that name topics by their ids are answered.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID

@@ -3,8 +3,6 @@
 Calls follow Redpanda's documentation and source of 25.3; here they were run against a stand-in only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Reads whole replicas from their own brokers, without moving leadership."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

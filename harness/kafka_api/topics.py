@@ -4,8 +4,6 @@ Any broker takes these requests, except that a partition's leader deletes its re
 the controller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ ListTransactions and DescribeTransactions (KIP-664) need Describe on the transac
 the ids that a user may not see.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias

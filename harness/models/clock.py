@@ -4,8 +4,6 @@ Implements `harness.host.clock.Clock`. There is one thread: while a routine wait
 over after its last action. Every run begins at the same moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

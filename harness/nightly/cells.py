@@ -1,7 +1,5 @@
 """The status of each cell of the matrix: its verdicts compared with the expected one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

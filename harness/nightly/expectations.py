@@ -8,8 +8,6 @@ An axis (targets, anomalies, clients, nemeses, runtimes, protections) that is le
     why = "KAFKA-NNNNN"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """``--latest``: the newest published patch of a line, where this release names an older one."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -26,8 +26,6 @@ A file looks like this; without any ``[[matrix]]``, the keys above are the only 
 A soak is ``as-expected`` if every finding is tolerated by name, and ``clean`` if nothing was found: both are expected.
 """
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

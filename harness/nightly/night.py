@@ -1,7 +1,5 @@
 """Work through a plan, one run after another, each in its own process, until every cell has a verdict or time is up."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A night's summary for machines and people: JSON, Markdown for a pull request or a step, and JUnit XML."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

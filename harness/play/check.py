@@ -1,7 +1,5 @@
 """``harness check``: judge a stored run again."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import ExitStack
 from pathlib import Path

@@ -3,8 +3,6 @@
 A busy host fences brokers that nobody stopped. Then no replica may have every record, and findings stay undecided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path

@@ -3,8 +3,6 @@
 Both report when they hold a partition and when they release it; `harness.judge.earned` judges these events.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

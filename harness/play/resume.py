@@ -5,8 +5,6 @@ critical records. The run folder (history, observations, manifest) and the broke
 from scratch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@
 removed, late writes, snapshot, heal, wait, snapshot. `prepare_run` finds Java, jars and the runtime on this host.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Every step ends on a condition that was seen to hold. The player writes only to 
 anomalies.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager

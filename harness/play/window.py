@@ -1,7 +1,5 @@
 """The window of a run: it is open once every critical record is removed from the replicas that stay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 
 from harness.cluster.cluster import Cluster

@@ -1,7 +1,5 @@
 """The result of an audit in words, for texts and pages: one paragraph for each kind of finding, the worst first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias

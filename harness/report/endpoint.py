@@ -3,8 +3,6 @@
 Each request is answered from the latest status, so that no metric of a deleted topic remains.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Results as JUnit XML, which CI systems show. Texts have their control characters visible."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The logs of all brokers side by side: a row an offset, a column a broker, with each broker's transaction outcomes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``report.html``: one run in one file, which needs no network; its script only adds buttons that copy."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex

@@ -4,8 +4,6 @@ Serves pages about runs, and no file: files outside the results folder have no a
 for changes (``live.js``); an unchanged page is answered by its ETag alone.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path

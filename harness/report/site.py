@@ -3,8 +3,6 @@
 Its script only filters and sorts tables that are complete without it.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

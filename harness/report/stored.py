@@ -1,7 +1,5 @@
 """The runs, nights and soaks in a results folder, with what pages show of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The times at which faults began and ended, by the history of a soak's round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

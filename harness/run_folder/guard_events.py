@@ -8,8 +8,6 @@ Each line is an event, written immediately:
     what       str    a sentence, or the changed settings
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -27,8 +27,6 @@ Fields of ``history.jsonl``, which may be absent:
     files      list    crash in cleaning only: [{file, bytes}, ...] that existed at the kill
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -5,8 +5,6 @@ answers, events of gates and applications. Derived files (``verdict.json``, ``ou
 ``report.html``, ``topology.svg``) and logs (``harness.log``, ``logs/``, …) are not listed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

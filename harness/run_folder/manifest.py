@@ -1,7 +1,5 @@
 """``manifest.json``: the versions, configuration, owner and status of a run; `harness.play.begin` creates it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

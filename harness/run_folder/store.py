@@ -13,8 +13,6 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   topology.svg             the connections between brokers during the fault; only if links are the fault
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

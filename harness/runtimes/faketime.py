@@ -1,7 +1,5 @@
 """A separate clock for a process: the preloaded libfaketime reads the clock's offset from a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 LIBRARY = "libfaketimeMT.so.1"

@@ -3,8 +3,6 @@
 They listen on the loopback address, or in separate namespaces if the run has a network.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The data folders of brokers that are processes of this machine: their current files and their synced data."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

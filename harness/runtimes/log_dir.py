@@ -1,7 +1,5 @@
 """The files of a broker: evidence in its log directory, and the end of its server log for error messages."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from contextlib import suppress

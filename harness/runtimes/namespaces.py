@@ -4,8 +4,6 @@ They are removed with the namespace, so that nothing remains on the host after a
 broken cable: connections stay open on both sides, and TCP retries with increasing pauses.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

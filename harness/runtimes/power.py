@@ -17,8 +17,6 @@ rules of a journaling file system (ext4, XFS) whose page cache is lost:
 The kernel also writes content without a sync, by default after half a minute, which is ignored as the worst case.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

@@ -1,7 +1,5 @@
 """Simulated brokers: without processes and ports, with a virtual clock, and on disk only for a run's copies."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ cached in the login's home for the next run. To cut a broker off, the node's fir
 ports only, so that the harness can always heal it.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import stat

@@ -1,7 +1,5 @@
 """The anomalies by name, and every scenario that looks for one, in one table."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Which brokers there are, which of them go away, and where each partition's replicas live."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

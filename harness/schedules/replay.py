@@ -5,8 +5,6 @@ records that the schedule has them remove. Rounds of a soak can be replayed, too
 outage, and at most one client with transactions and one without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final

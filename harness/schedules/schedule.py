@@ -7,8 +7,6 @@ files have this one format. A player of schedules declares the operations that i
 before it starts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ Source of the procedure: Zeller and Hildebrandt, *Simplifying and Isolating Fail
 in groups: Misherghi and Su, *HDD: Hierarchical Delta Debugging* (2006).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """On which scale a run goes: retention, cleaning and failure detection together, in one table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

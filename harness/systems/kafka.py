@@ -1,7 +1,5 @@
 """Apache Kafka under test: all requests are part of its protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

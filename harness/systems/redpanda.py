@@ -4,8 +4,6 @@ Source: Redpanda's documentation, and its source as of 25.1 (its metadata has ev
 answer DescribeProducers, and Fetch ignores replica ids). Tried with stand-ins only, as no binary was available.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

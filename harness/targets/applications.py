@@ -5,8 +5,6 @@ line of Kafka uses the release of the same line, at its newest patch on Maven Ce
 release, which the manifest and each observation state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

@@ -5,8 +5,6 @@ run must be resumed and repeated with the same jars. The name of the copy ends w
 all jars, so that a changed build has another name.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

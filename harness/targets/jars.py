@@ -6,8 +6,6 @@ pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/`` (``
 COMPACTION_HARNESS_CACHE selects another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

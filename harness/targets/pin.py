@@ -12,8 +12,6 @@ Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); for 
 `StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and `ListenerName`.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterator

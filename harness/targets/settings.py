@@ -1,7 +1,5 @@
 """Validate the settings of a target's brokers and topics by the list of its version (`harness.targets.pin`)."""
 
-from __future__ import annotations
-
 import importlib.resources
 import math
 import re

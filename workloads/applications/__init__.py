@@ -5,8 +5,6 @@ like those of any scenario (`Application.scenarios`). It is started from scratch
 `harness.play.applications` and observed at its own interface. `harness.judge.consequences` interprets the observations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Users see the answers of the worker: the connectors and the state of their tasks
 offsets of stopped source connectors (``GET /connectors/NAME/offsets``, KIP-875), from which these continue later.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import urllib.error

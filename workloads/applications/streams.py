@@ -12,8 +12,6 @@ Sources: `StoreChangelogReader`, `GlobalStateManagerImpl` and `KafkaStreams.Stat
 topics as changelogs), KIP-447 (exactly_once_v2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial

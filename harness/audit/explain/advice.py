@@ -9,8 +9,6 @@ committed explicitly, once a broker coordinates the group whose replica is right
 the evidence does not decide, nothing is copied over: the records that the application has processed decide.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

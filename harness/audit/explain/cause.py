@@ -1,7 +1,5 @@
 """The cause of a decided finding by the metadata log: what the broker missed, and when it was out of the ISR."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf

@@ -4,8 +4,6 @@ A group whose committed offset is where a frozen partition stops is stuck, if it
 offsets do not show whether they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

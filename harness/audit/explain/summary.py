@@ -1,7 +1,5 @@
 """Prints the result of an audit: the summary, then one paragraph for each kind of finding, the worst first."""
 
-from __future__ import annotations
-
 from harness.console import WIDTH, show_findings, show_paragraphs
 from harness.judge.verdict import Verdict
 from harness.report.audits import FILE, audit_text

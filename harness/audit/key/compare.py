@@ -6,8 +6,6 @@ replica, or a replica serves a value that another replica has deleted). Legal ar
 another replica has removed, and offsets before a log start offset.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ its key; aborted records are not mapped), ``RecordBatch.deleteHorizonMs`` and KI
 sets its delete horizon, a pass after the horizon removes it), ``LogCleanerManager.cleanableOffsets``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final

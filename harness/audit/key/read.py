@@ -5,8 +5,6 @@ further, to what any replica has by then. A difference may still be the work of 
 replicas differ they are read again, and only a difference that stays the same is one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace

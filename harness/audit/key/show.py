@@ -1,7 +1,5 @@
 """The result of ``harness audit key``, for people and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final

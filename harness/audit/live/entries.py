@@ -1,7 +1,5 @@
 """The batches in a Fetch answer, by their headers."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ transaction (KIP-98), so nothing will end it. Where no coordinator describes the
 be the longest that brokers allow by default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum

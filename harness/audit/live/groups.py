@@ -4,8 +4,6 @@ No request returns the groups of a partition: every broker lists the groups that
 offsets in these partitions only. With thousands of groups not all of them are asked for their offsets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice

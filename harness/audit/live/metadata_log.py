@@ -6,8 +6,6 @@
 Committed records only: up to the high watermark.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Collection, Sequence

@@ -10,8 +10,6 @@ A transaction that no replica has ended is hanging where its coordinator has com
 coordinator is ending the transaction (Prepare…), the transaction is not suspicious.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

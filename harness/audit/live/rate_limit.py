@@ -1,7 +1,5 @@
 """One rate limit for all brokers together."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

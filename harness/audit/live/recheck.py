@@ -7,8 +7,6 @@ marker, and the index entry of an aborted transaction with its marker (`Cleaner.
 removed before it was read, and the difference is real. Where it is gone, the difference proves nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

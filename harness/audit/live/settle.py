@@ -4,8 +4,6 @@ A row of a checker that stands for several records may hide others: where such a
 again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

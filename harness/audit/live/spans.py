@@ -3,8 +3,6 @@
 The leader of each partition returns offsets by time (ListOffsets by timestamp, KIP-79).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

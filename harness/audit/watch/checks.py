@@ -1,7 +1,5 @@
 """The checks that take seconds: frozen replicas, and replicas that are exposed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

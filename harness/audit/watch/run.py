@@ -1,7 +1,5 @@
 """One watch from its start to a signal: checks in a thread, comparisons in the main thread, which a signal ends."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress

@@ -1,7 +1,5 @@
 """The status of a watch, and the metrics, health, JSON and page that are made from it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

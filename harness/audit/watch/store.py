@@ -1,7 +1,5 @@
 """The latest verdict of each partition, in an SQLite database, which survives ``kill -9``."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Folders that were copied from brokers: their topics and replicas."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

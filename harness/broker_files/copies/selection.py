@@ -5,8 +5,6 @@ begin with a dot. By default every compacted topic is selected, including intern
 and those that were left out; equal notes about many files, folders or partitions become one sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ Each decoder raises ``ValueError`` with the reason for bytes of an unknown forma
 caller must escape it (`harness.escape`) before printing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -5,8 +5,6 @@ that stand for a message in records, and all messages of a file share its ``comm
 classes decode the messages.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -4,8 +4,6 @@ Every name that comes from a record is escaped here. As Connect's values may con
 states are shown.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping, Sequence

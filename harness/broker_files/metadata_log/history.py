@@ -4,8 +4,6 @@ Records are replayed as brokers do: ``PartitionRegistration.merge`` for the chan
 ``MetadataBatchLoader`` for the transactions of the log itself (KIP-868).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

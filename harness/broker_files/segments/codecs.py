@@ -1,7 +1,5 @@
 """Record compression: the five codecs of a magic-2 batch, with a limit of the unpacked size."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 from typing import Final, Literal, TypeAlias, get_args

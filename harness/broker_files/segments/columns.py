@@ -1,7 +1,5 @@
 """Layouts of numpy arrays, and constants, that the compiled reader and its callers share."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np

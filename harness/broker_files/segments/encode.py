@@ -1,7 +1,5 @@
 """Write magic-2 record batches as a broker would: for tests and for simulated brokers."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ replace to ``.deleted``, and then removes the ``.swap`` suffix. A copy of a fold
 ``.txnindex`` is read, as ``.index`` and ``.timeindex`` are derived from the log.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Iterable

@@ -3,8 +3,6 @@
 Compiled code is cached in ``NUMBA_CACHE_DIR``, or else below `cache_root`. Arrays are C-contiguous and writable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final

@@ -4,8 +4,6 @@ The record of a control batch is a transaction marker with its type and its coor
 defines the key, ``EndTransactionMarker`` the value of a COMMIT or an ABORT.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass

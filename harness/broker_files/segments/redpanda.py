@@ -6,8 +6,6 @@ internal batches of Redpanda: a Kafka offset is the Raft offset minus the number
 Source: Redpanda's source; not run against a real broker.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ recovery points up to which logs are flushed, ``log-start-offset-checkpoint`` lo
 folder, ``leader-epoch-checkpoint`` has the start offset of each leader epoch (``LeaderEpochCheckpointFile``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

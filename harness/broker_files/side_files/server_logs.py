@@ -1,7 +1,5 @@
 """Follow the logs of brokers: parse each new line that a parser recognizes as an event."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Declaration of commands: examples, option groups, and the options that several commands have."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence

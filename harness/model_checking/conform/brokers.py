@@ -5,8 +5,6 @@ the clock advances between writes). Cleaners rest except for the pass of a step.
 recovering broker reads its log from the beginning. Pictures of replicas are made of the brokers' answers and files.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs schedules on the model and on a target's brokers, many at once, and compares after every step."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

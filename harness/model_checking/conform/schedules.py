@@ -1,7 +1,5 @@
 """Schedules to conform to: the known ways to an anomaly, random ones from a seed, and the schedule of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ Without ``--faults``, each has three brokers; one broker may go down and return,
 that each case is walked to its end in seconds, and with a transaction in a minute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias

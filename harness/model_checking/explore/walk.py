@@ -1,7 +1,5 @@
 """Explores cases, each in a separate process, and summarizes the results."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """Simulated brokers: their state, their settings, the schedule of their cleaners, and the links between them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A broker's files on disk: segments, aborted transactions, producer snapshots, checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

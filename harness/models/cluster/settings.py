@@ -4,8 +4,6 @@ Source of names, defaults and bounds: ``TopicConfig``, ``ServerConfigs``, ``Clea
 and ``TransactionStateManagerConfig`` (Kafka 3.9 to 4.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

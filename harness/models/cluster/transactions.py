@@ -5,8 +5,6 @@ the epoch at each end). The end of a transaction is acknowledged before its mark
 the same producer begins once all markers are written.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final

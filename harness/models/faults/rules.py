@@ -4,8 +4,6 @@ A name of `FAULTS` switches events on, a name of `RULES` a rule: so each rule ca
 wrong then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source of the rules: Fetch (``LocalLog.read``, ``TransactionIndex``) and the Java consumer (``CompletedFetch``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from harness.broker_files.segments.records import ABORT, Record

@@ -17,8 +17,6 @@ ends where its last batch does, and an empty segment is removed. The last batch 
 Fences of transactions are not modelled: data begin them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final

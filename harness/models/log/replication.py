@@ -4,8 +4,6 @@ Source of the rules: ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThrea
 the ISR at once, neither copies nor cleans, and rejoins when it has caught up with the leader.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field

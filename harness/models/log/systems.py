@@ -4,8 +4,6 @@ In a walk, time stands still. When time passes there, all existing timestamps ar
 replicas differ in a time only if that time is over for one of them and not for the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Differences between Kafka's versions that the model has: found by `harness conform`, confirmed in the jars."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Explore every interleaving of a small state space, breadth first: the first path to a violation is a shortest one."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field

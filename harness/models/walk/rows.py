@@ -6,8 +6,6 @@ a replica is looked up, or computed by the model the first time. So the steps of
 each. States that differ only by the names of brokers that may change places are one row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from functools import cache

@@ -3,8 +3,6 @@
 Raise `UsageError` for a process that is not a client of models, or has no transactions.
 """
 
-from __future__ import annotations
-
 from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
 from harness.models.log.batch import ModelBatch

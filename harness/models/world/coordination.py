@@ -14,8 +14,6 @@ exclusive, begin at 0, and only grow:
 Each rule has a name and can be left out, which shows the anomalies that it prevents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple

@@ -19,8 +19,6 @@ the log, so a later commit has a higher offset, as of a consumer that continues.
 generations.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ Source: ``GroupMetadataManager.replay`` for each kind of record, ``getOrMaybeCre
 One group with one member is modelled. Not modelled: share groups and streams groups, which have rules of the same form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -10,8 +10,6 @@ An operation that is impossible in the current state is skipped, so that a sched
 schedule, too. Replicas in sync copy at once. `harness.model_checking.conform` plays schedules here and on real brokers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

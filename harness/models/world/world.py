@@ -1,7 +1,5 @@
 """The cluster on which a schedule is played (`harness.models.world.steps`): its state, and the truth about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 

@@ -6,8 +6,6 @@ broker's own copy of it is never mistaken for it. The same sources and parts giv
 which `verify_agent` tries on the classes of any version; `harness.runtimes.power` has another agent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import importlib.resources

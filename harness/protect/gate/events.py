@@ -18,8 +18,6 @@ compaction waits or continues (``LogCleanerManager.isWaitingForReplicas`` of the
 (``ReplicaManager.maybeRestartFirstCopy``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -11,8 +11,6 @@ sticky (KIP-429): a guard that is started later does not take the lead. For a mo
 believe that they lead; the actions of each still follow from the channel and the settings at that time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar

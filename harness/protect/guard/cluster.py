@@ -8,8 +8,6 @@ it: that pauses too much rather than too little.
 One request concerns many topics, also when it changes settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Metrics and health of the guard for `harness.report.endpoint`, and the observed sizes of paused topics' logs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

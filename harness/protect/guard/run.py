@@ -1,7 +1,5 @@
 """One guard from its start to a signal: its clients, metrics, rounds, and its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Events of a guard, and its status after a round and an observation, from which metrics and health are made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

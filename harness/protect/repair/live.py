@@ -5,8 +5,6 @@ be old. Where brokers differ, there is no observation: old metadata could show a
 frozen broker delays an observation by `ONE_ANSWER`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar

@@ -5,8 +5,6 @@ right; the advice of audits follows the same rule. Otherwise the last right copy
 the evidence does not decide, a person names a right replica: then every replica that disagrees with it is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Plans and results of repairs, for people and as JSON."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final

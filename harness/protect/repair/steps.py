@@ -15,8 +15,6 @@ with an observation. The steps for each wrong replica:
 At the end the order of the replicas is restored, a spare replica is removed, and the former leader leads again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum

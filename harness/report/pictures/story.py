@@ -1,7 +1,5 @@
 """The timeline of a run: the operations of clients and the nemesis, and the state of every replica."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The links between brokers while a nemesis partitions them, as an SVG document."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from xml.etree import ElementTree as ET

@@ -1,7 +1,5 @@
 """Operations of administrators: on records, topics, replicas and leaders."""
 
-from __future__ import annotations
-
 from harness.schedules.operations.operation import operation
 
 ADMIN = "admin"

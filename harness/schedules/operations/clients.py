@@ -1,7 +1,5 @@
 """Operations of clients: producers, consumers, and members of groups."""
 
-from __future__ import annotations
-
 from harness.schedules.operations.operation import operation
 
 COMMIT, ABORT = "commit", "abort"

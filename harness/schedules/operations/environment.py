@@ -3,8 +3,6 @@
 Models alone perform the last ones: steps of coordinated compaction.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.schedules.operations.operation import operation

@@ -1,7 +1,5 @@
 """The beginning and the end of faults, by the names of `nemesis` and of models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

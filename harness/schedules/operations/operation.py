@@ -3,8 +3,6 @@
 The name in ``do`` and the fields come from the class. A field that has its default value is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import MISSING, dataclass, fields, replace

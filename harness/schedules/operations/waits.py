@@ -1,7 +1,5 @@
 """Conditions that a player waits for, and snapshots that it takes."""
 
-from __future__ import annotations
-
 from harness.schedules.operations.operation import operation
 
 PLAYER = "player"

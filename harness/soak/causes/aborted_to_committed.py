@@ -4,8 +4,6 @@ If the replica has removed the transaction, the final state shows it: the key ha
 record would make of it, and the same client has later committed another transaction there.
 """
 
-from __future__ import annotations
-
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import Cause, Symptom, with_wrong
 from harness.soak.evidence.client_log import COMMITTED

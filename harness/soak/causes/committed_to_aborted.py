@@ -4,8 +4,6 @@ If the replica has removed the records, the rest of the transaction shows it, or
 deleted: it is the state before its last committed record, and the same client has later aborted another transaction.
 """
 
-from __future__ import annotations
-
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import Cause, Symptom, with_wrong
 from harness.soak.causes.tombstone_divergence import is_of_deleted

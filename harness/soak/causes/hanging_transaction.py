@@ -1,7 +1,5 @@
 """A transaction that is open on every replica although clients have ended it; no coordinator skipped its marker."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms

@@ -5,8 +5,6 @@ segment exists. A broker that starts accepts the empty segment (``LogLoader.reco
 last one, and never asks for the missing offsets. Acknowledged records are gone from a replica in the ISR.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms

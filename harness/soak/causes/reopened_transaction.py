@@ -7,8 +7,6 @@ replica is stuck. A broker that was killed does the same if its cleaner has remo
 it loads. See ``docs/explanation/track-record.md``.
 """
 
-from __future__ import annotations
-
 from harness.judge.verdict import BROKER, Doubt
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder

@@ -12,8 +12,6 @@ Schema of ``skipped-markers.jsonl`` of a round, one line of a broker's log a lin
     transactional_id    str
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from typing import Any, Final

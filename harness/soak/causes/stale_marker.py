@@ -8,8 +8,6 @@ slow link or from a queue. A broker rejects a marker with a lower coordinator ep
 aborted transaction is served as committed. Transactions of version 2 (KIP-890) have an epoch each, and are not hit.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms, with_key

@@ -1,7 +1,5 @@
 """A deleted key that a replica still serves, whether or not a write of unknown outcome followed the delete."""
 
-from __future__ import annotations
-
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import Cause, with_wrong
 from harness.soak.judge.truth import NO_VALUE, STATE, Wrong

@@ -1,7 +1,5 @@
 """Replicas that differ in a partition whose leader had lost records, and was elected uncleanly."""
 
-from __future__ import annotations
-
 from harness.soak.causes.cause import ANOMALIES, Cause, Explained, RoundEvidence, Symptoms
 
 

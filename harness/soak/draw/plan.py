@@ -1,7 +1,5 @@
 """Rounds before they are played: drawn from a seed, or made from a stored schedule for the brokers of a target."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random

@@ -4,8 +4,6 @@ Candidates are played on `sim-kafka` and judged by the history of clients (`harn
 Each candidate is played with a few seeds, as every step that is left out changes all that is left to chance.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The generator of a round: the operations that its clients, administrators and faults may begin, and how often."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

@@ -6,8 +6,6 @@ former client had left open (KIP-98), so where no end was asked for before, the 
 was acknowledged.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

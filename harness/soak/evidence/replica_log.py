@@ -4,8 +4,6 @@ A record counts as it does for a read_committed consumer there: hidden where the
 transaction as aborted (`AbortedTxn`), not yet served where no marker of its producer follows, committed else.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The findings of an audit, compared with the truth: right, wrong and unfounded accusations, and missed partitions."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

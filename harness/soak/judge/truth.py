@@ -4,8 +4,6 @@ This judge uses neither the checkers nor Spark: it also judges the candidates of
 only one of both judges has is worth a look.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Operations of administrators and the nemesis in a round. Refused requests are noted; the round continues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field

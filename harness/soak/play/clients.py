@@ -4,8 +4,6 @@ A request that a library refuses does not end the round. A transactional client 
 new producer of the same id, which aborts the transaction that the former producer left open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

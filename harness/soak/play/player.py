@@ -4,8 +4,6 @@ Every process is a routine of the clock that executes its operations in turn. Pr
 separately, and processes of a simulated cluster take turns on its virtual clock.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress

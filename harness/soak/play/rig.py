@@ -1,7 +1,5 @@
 """The cluster of a soak: its equipment, its boot, and the view of it that a round and its faults have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A round: play the drawn schedule, heal all faults, let the cluster settle, and copy the logs of all replicas."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import defaultdict
