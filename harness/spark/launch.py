@@ -107,14 +107,6 @@ SMALL_DATA = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-MANY_RUNS = {
-    **SMALL_DATA,
-    # Thousands of runs in a job are worth compiling for.
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
-"""For jobs over many runs, which are distributed over the cores (`sweep.partitioned_session`)."""
-
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Settings that Spark redacts, too: they are kept off the JVM's command line, which everybody may read."""
 
@@ -136,7 +128,7 @@ QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "
 class SparkSpec:
     """The place where Spark runs, and the files that it may write; ``run_id`` marks its JVMs as the run's.
 
-    ``options``: the user's, which win over ``settings``. ``jvm_flags``: in addition to `JVM_FLAGS`. ``outlives_jobs``:
+    ``options``: the user's, which win over `SMALL_DATA`. ``jvm_flags``: in addition to `JVM_FLAGS`. ``outlives_jobs``:
     Python notifies the JVM of each object that it releases. That takes time; without it, plans would fill the heap of a
     session that runs hundreds of checks. ``workers``: the module that forks Python workers; None means Spark's.
     """
@@ -146,7 +138,6 @@ class SparkSpec:
     log_path: Path
     java: Path | None = None
     options: SparkOptions = field(default_factory=SparkOptions)
-    settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
     workers: str | None = None
@@ -263,7 +254,7 @@ def options_of(spec: SparkSpec) -> dict[str, str]:
         "spark.master": spec.options.master,
         "spark.app.name": f"compaction-harness {spec.run_id}",
         **QUIET,
-        **spec.settings,
+        **SMALL_DATA,
         **({"spark.python.daemon.module": spec.workers} if spec.workers else {}),
         **(LOOPBACK if spec.options.is_on_this_host else {}),
         **(WITH_EXECUTORS if spec.options.has_executors else {}),

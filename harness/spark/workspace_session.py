@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -21,7 +21,7 @@ from harness.host import leftovers
 from harness.host.java import Java
 from harness.host.workspace import Workspace
 from harness.spark.background import find_archive
-from harness.spark.launch import SMALL_DATA, SparkJobs, SparkSpec, launch
+from harness.spark.launch import SparkJobs, SparkSpec, launch
 from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def session_of(
     folders: Sequence[Path],
     jobs: SparkJobs,
     *,
-    settings: Mapping[str, str] = SMALL_DATA,
     outlives_jobs: bool = False,
 ) -> Iterator[SparkSession]:
     """Start a session that writes to the workspace only, and end its JVM after the block.
@@ -61,7 +60,7 @@ def session_of(
     """
     archive = find_archive(java, jobs) if spark.is_one_plain_jvm else None
     spec = spec_for(workspace, java, spark, jobs, log_path=workspace.path / "spark.log", archive=archive)
-    session = start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), jobs, folders)
+    session = start(replace(spec, outlives_jobs=outlives_jobs), jobs, folders)
     try:
         yield session
     finally:
