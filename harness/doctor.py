@@ -20,7 +20,7 @@ from harness import DISTRIBUTION
 from harness.errors import HarnessError
 from harness.host import java
 from harness.runtimes import local
-from harness.targets import TARGETS, WITH_JARS, Target
+from harness.targets import TARGETS, WITH_JARS
 from harness.targets.jars import is_cached
 from nemesis import SCRIPTS
 
@@ -28,7 +28,6 @@ MISSING, OK, OPTIONAL = "missing", "ok", "optional"
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_MEMORY_BYTES = 4 * 1024**3
-PACKAGE, JARS = "package ", "jars of "
 _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
 
@@ -56,20 +55,8 @@ def diagnose() -> list[Check]:
     """Check everything that a run needs before its first broker starts; raises nothing."""
     needed = [_python(), _java(), *_packages(), _disk(), _memory(), _ports()]
     # A missing part of these is information only: few runs need it.
-    optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *map(_jars, WITH_JARS.values())]
+    optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars()]
     return [*(replace(check, remedy="") if check.ok else check for check in needed), *optional]
-
-
-def folded(checks: Sequence[Check]) -> list[Check]:
-    """Return one check for all packages that can be imported, and one for all jars that are not cached."""
-    packages = [check for check in checks if check.ok and check.name.startswith(PACKAGE)]
-    jars = [check for check in checks if check.remedy and check.name.startswith(JARS)]
-    others = [check for check in checks if check not in packages and check not in jars]
-    if packages:
-        others.append(Check("packages", ok=True, found=f"{len(packages)} can be imported"))
-    if jars:
-        others.append(replace(jars[0], name=f"{JARS}{', '.join(check.name.removeprefix(JARS) for check in jars)}"))
-    return others
 
 
 def _python() -> Check:
@@ -87,19 +74,21 @@ def _java() -> Check:
 
 
 def _packages() -> list[Check]:
-    """Check every package that this one requires, by its own metadata."""
+    """Check every package that this one requires, by its own metadata; sound packages are one check."""
     required = importlib.metadata.requires(DISTRIBUTION) or []
     names = sorted(re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line)
     modules: dict[str, list[str]] = {}
     for module, distributions in importlib.metadata.packages_distributions().items():
         for distribution in distributions:
             modules.setdefault(_normalized(distribution), []).append(module)
-    return [_package(name, modules.get(_normalized(name), [])) for name in names]
+    checks = [_package(name, modules.get(_normalized(name), [])) for name in names]
+    broken = [check for check in checks if not check.ok]
+    return [Check("packages", ok=True, found=f"{len(checks) - len(broken)} can be imported"), *broken]
 
 
 def _package(distribution: str, modules: Sequence[str]) -> Check:
     """Import the package, as a package for another platform does not load. ``modules``: its top-level modules."""
-    name = f"{PACKAGE}{distribution}"
+    name = f"package {distribution}"
     try:
         version = importlib.metadata.version(distribution)
         # Some distributions have several modules; the harness imports the module of this name.
@@ -191,12 +180,13 @@ def _archive() -> Check:
     return Check("class archive of Spark", ok=True, found=state, remedy=remedy)
 
 
-def _jars(target: Target) -> Check:
-    name = f"{JARS}{target.name} ({target.version})"
-    if is_cached(target):
-        return Check(name, ok=True, found="cached")
-    remedy = f"harness doctor --fetch {target.name}"
-    return Check(name, ok=True, found="not cached: the first run fetches them", remedy=remedy)
+def _jars() -> Iterator[Check]:
+    cached = {name: is_cached(target) for name, target in WITH_JARS.items()}
+    if names := [name for name in cached if cached[name]]:
+        yield Check("cached jars", ok=True, found=", ".join(names))
+    if names := [name for name in cached if not cached[name]]:
+        found = f"{', '.join(names)}: by the first run of each"
+        yield Check("jars to fetch", ok=True, found=found, remedy=f"harness doctor --fetch {names[0]}")
 
 
 def _gib(count_bytes: int) -> str:

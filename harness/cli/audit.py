@@ -216,11 +216,8 @@ def live(
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
     from harness.audit.live.compare import AuditRequest, InterruptedAudit, audit_live, audit_quickly  # noqa: PLC0415
 
-    if reading["quick"] and common.options_given() & NEEDS_DATA:
-        raise UsageError(
-            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --controllers,"
-            " --spark-master, --spark-conf"
-        )
+    if reading["quick"] and (superfluous := common.flags_of(common.options_given() & NEEDS_DATA)):
+        raise UsageError(f"--quick reads no data: leave out {', '.join(superfluous)}")
     files = AuditFiles(**{field.name: reading[field.name] for field in fields(AuditFiles)})
     files.check()
     rate_mb, save = reading["rate_limit_mb"], reading["save"]

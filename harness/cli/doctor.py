@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.cli.options.common import Group, command, envelope
 from harness.cli.options.parameters import TARGET
-from harness.console import JSON, ConsoleProgress, is_verbose
+from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.terminal import stdout, styled
 
@@ -30,7 +30,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
 
     Exit codes: 0 nothing that every run needs is missing, 254 something is, 255 failed.
     """
-    from harness.doctor import diagnose, folded  # noqa: PLC0415
+    from harness.doctor import diagnose  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
     from harness.spark import background  # noqa: PLC0415
@@ -49,7 +49,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     if output == JSON:
         stdout().json(envelope(checks=[{**vars(check), "status": check.status} for check in checks]))
     else:
-        _show(checks if is_verbose() else folded(checks))
+        _show(checks)
     return EXIT_CLEAN if all(check.ok for check in checks) else EXIT_USAGE
 
 

@@ -95,52 +95,46 @@ def list_of(kind: Text, metavar: str) -> Text:
     return Text(kind.check, kind.names, metavar, is_list=True)
 
 
-class Count(click.IntRange):
-    """A whole number within bounds, in ASCII digits: Click's own range accepts any digits that `int` does."""
+class Count(click.ParamType[int]):
+    """A whole number within bounds, in ASCII digits: Click's own type accepts any digits that `int` does."""
+
+    name = "integer"
 
     def __init__(self, least: int, most: int, metavar: str = "N") -> None:
-        super().__init__(least, most)
-        self.metavar = metavar
+        self.min, self.max, self.metavar = least, most, metavar
 
     get_metavar = Text.get_metavar
 
-    def _describe_range(self) -> str:
-        return ""  # in the help; an error names the bounds
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
-        if isinstance(value, int):
-            return value
-        if not _WHOLE_NUMBER.fullmatch(value):
+        if not isinstance(value, int) and not _WHOLE_NUMBER.fullmatch(value):
             self.fail(f"{quoted(value)} is not a whole number.", param, ctx)
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            return self.fail(f"{quoted(value)} is not between {self.min} and {self.max}.", param, ctx)
+        number = int(value)
+        if not self.min <= number <= self.max:
+            self.fail(f"{quoted(str(value))} is not between {self.min} and {self.max}.", param, ctx)
+        return number
 
 
-class Number(click.FloatRange):
-    """A finite number within bounds: Click's own range accepts NaN, and infinity without a bound."""
+class Number(click.ParamType[float]):
+    """A finite number within bounds. ``min_open``: the least value itself is not allowed."""
+
+    name = "number"
 
     def __init__(self, least: float, most: float, metavar: str = "N", *, min_open: bool = False) -> None:
-        super().__init__(least, most, min_open=min_open)
-        self.metavar = metavar
+        self.min, self.max, self.metavar, self.min_open = least, most, metavar, min_open
 
     get_metavar = Text.get_metavar
 
-    def _describe_range(self) -> str:
-        return ""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
-        if isinstance(value, float):
-            return value
         try:
-            number = super().convert(value, param, ctx)
-        except click.BadParameter:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not self.min <= number <= self.max or (self.min_open and number == self.min):
             above = "above" if self.min_open else "from"
-            return self.fail(f"{quoted(value)} is not a number {above} {self.min:g} to {self.max:g}.", param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{quoted(value)} is not a finite number.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number {above} {self.min:g} to {self.max:g}.", param, ctx)
+        return number
 
 
 class FilePath(click.Path):
