@@ -8,13 +8,11 @@ which the harness's settings replace anyway.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,8 +105,6 @@ SMALL_DATA = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Settings that Spark redacts, too: they are kept off the JVM's command line, which everybody may read."""
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Spark wants to resolve its own host name; where all of it is on this host, loopback always works."""
@@ -264,8 +260,3 @@ def options_of(spec: SparkSpec) -> dict[str, str]:
         **{name: " ".join((*ours, conf.get(name, ""))).strip() for name, ours in flags.items()},
         "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
     }
-
-
-def public(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that anybody may read."""
-    return {name: value for name, value in options.items() if not _SECRET.search(name)}

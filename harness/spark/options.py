@@ -34,6 +34,8 @@ OF_SUBMIT = (
 
 _ONE_PROCESS = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]")
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Settings that Spark redacts, too: they are kept off command lines, which everybody may read."""
 _NUMBER = re.compile(r"\d+")
 MOST_OF_HOST = 1_000_000
 """The limit of threads, processes or megabytes of a Spark on this host."""
@@ -82,6 +84,20 @@ def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:
         conf[name] = value.strip()
     _raise_if_unusable(master)
     return SparkOptions(master, conf)
+
+
+def public(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that anybody may read."""
+    return {name: value for name, value in options.items() if not _SECRET.search(name)}
+
+
+def raise_if_secret(options: Mapping[str, str]) -> None:
+    """Raise `UsageError` for a secret that was given on the command line."""
+    for name in sorted(options.keys() - public(options).keys()):
+        raise UsageError(
+            f"--spark-conf {name}: other users of this host can read the command line; put it into [spark] conf of"
+            " harness.toml, or leave it to the credential chain (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+        )
 
 
 def _raise_if_unusable(master: str) -> None:

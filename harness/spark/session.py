@@ -16,7 +16,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from harness.spark.launch import SparkSpec, connect, launch, options_of, public, set_environment, write_driver_python
+from harness.spark.launch import SparkSpec, connect, launch, options_of, set_environment, write_driver_python
+from harness.spark.options import public
 from harness.spark.threads import name_call_sites
 
 log = logging.getLogger("harness")

@@ -96,11 +96,17 @@ def without_places(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_audit_of_all_three_at_the_command_line(
-    sandbox: Sandbox, places: dict[tuple[str, str], list[str]], conf: dict[str, str]
+    sandbox: Sandbox,
+    places: dict[tuple[str, str], list[str]],
+    conf: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = [word for broker in places[f"{STUCK_LSO}-0", MIXED] for word in ("--broker", broker)]
-    settings = [word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")]
-    ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, *settings, "--format", "json", code=EXIT_ANOMALY)
+    config = tmp_path / "harness.toml"
+    config.write_text("\n".join(["[spark.conf]", *(f'"{name}" = "{value}"' for name, value in conf.items())]))
+    monkeypatch.setenv("HARNESS_CONFIG", str(config))
+    ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, "--format", "json", code=EXIT_ANOMALY)
     (planted,) = generate(0, STUCK_LSO).expected
     actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
     assert actual == [(planted.anomaly, planted.broker, planted.offset)]

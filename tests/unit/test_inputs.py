@@ -300,6 +300,10 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--target kafka-5.0.1", "it is newer than the newest; there are kafka-3.9"),
         ("--target redpanda-24.1", "'redpanda-24.1': it is older than the oldest; there are redpanda-25.2,"),
         ("audit live --topic t --bootstrap-server h:1 --quick --spark-conf spark.x=1", "--quick reads no data"),
+        (
+            "audit disk --topic t --broker 1=x --spark-conf spark.hadoop.fs.s3a.secret.key=x",
+            "--spark-conf spark.hadoop.fs.s3a.secret.key: other users of this host can read the command line",
+        ),
         ("nightly --resume empty --results elsewhere", "leave out --results"),
         ("conform --target kafka-3.9 --transactions 2", "--transactions 2: kafka-3.9 has no transactions of version 2"),
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),

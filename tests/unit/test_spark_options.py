@@ -19,11 +19,10 @@ from harness.spark.launch import (
     SparkJobs,
     SparkSpec,
     options_of,
-    public,
     set_environment,
     write_driver_python,
 )
-from harness.spark.options import LOCAL, SparkOptions, parse_spark
+from harness.spark.options import LOCAL, SparkOptions, parse_spark, public
 
 CLUSTER = "spark://master:7077"
 

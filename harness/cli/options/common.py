@@ -17,7 +17,7 @@ from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
 from harness.console import JSON, QUIET, TEXT, VERBOSE
 from harness.errors import UsageError
 from harness.kafka_api.address import Address
-from harness.spark.options import LOCAL, parse_spark
+from harness.spark.options import LOCAL, parse_spark, raise_if_secret
 
 Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
@@ -79,6 +79,8 @@ def command(
             if spark:
                 master, conf = parameters.pop("spark_master"), parameters.pop("spark_conf")
                 parameters["spark"] = parse_spark(master, conf)
+                if "spark_conf" in options_given():
+                    raise_if_secret(parameters["spark"].conf)
             return callback(*arguments, **parameters)
 
         # Click lists the last option first: the command's options come before the options that commands share.
