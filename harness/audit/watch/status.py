@@ -107,7 +107,7 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
         "partitions": ("Partitions.", "verdict", {**dict.fromkeys(WORST, 0), **verdicts}),
         "diverged_partitions": ("Diverged partitions.", "anomaly", {**dict.fromkeys(anomalies, 0), **diverged}),
         "undecided_partitions": ("Undecided partitions.", "cause", {NOT_COMPARED: 0, **undecided}),
-        "replicas_at_risk": ("Replicas that are away, being added or frozen.", "topic kind level", at_risk),
+        "replicas_at_risk": ("Replicas out of the ISR, being added or frozen.", "topic kind level", at_risk),
         "suspicions": (
             "Suspicions of the checks.", "anomaly", {STUCK_LSO: 0, HANGING_TRANSACTION: 0, **suspicions}
         ),
