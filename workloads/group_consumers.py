@@ -10,9 +10,9 @@ Both are operations in the history, part ``reader``:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from harness.clients import GroupConsumer, LibraryGroups
 from harness.errors import HarnessError, WaitTimeoutError
@@ -64,12 +64,40 @@ class GroupReader:
         coordinate.
         """
         began_s, within_s = self.clock.now_s(), self._patience(FETCH_OFFSETS, needed_s)
-        for group, broker in coordinators.items():
-            for stable in (True, False):
-                answer = self._fetch(group, broker, within_s, stable=stable)
-                if answer in NO_COORDINATOR_YET and not needed_s:
-                    raise HarnessError(f"broker {broker} leads the partition of group {group.name}, and says {answer}")
+        # A broker that cannot load a group's partition says for ever that it does not coordinate the group.
+        pending = {
+            (group, stable): self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
+            for group, broker in coordinators.items()
+            for stable in (True, False)
+        }
+        last: dict[tuple[Group, bool], CommittedOffsets] = {}
+
+        def all_answered() -> bool:
+            for group, stable in list(pending):
+                request = fetch_offsets(group.name, group.inputs, require_stable=stable)
+                with suppress(OSError):
+                    last[group, stable] = connection.ask(self.address(coordinators[group]), request)
+                    if last[group, stable].error not in NO_COORDINATOR_YET:
+                        self._complete(pending.pop((group, stable)), last[group, stable])
+            return not pending
+
+        try:
+            self.clock.wait_until(all_answered, within_s, "brokers to answer for their groups")
+        except WaitTimeoutError:
+            if pending.keys() - last.keys():
+                raise
+        for (group, stable), event in pending.items():
+            answer = last[group, stable]
+            self._complete(event, answer)
+            if not needed_s:
+                raise HarnessError(
+                    f"broker {coordinators[group]} leads the partition of group {group.name}, and says {answer.error}"
+                )
         return {FETCH_OFFSETS: self.clock.now_s() - began_s}
+
+    def _complete(self, event: dict[str, Any], answer: CommittedOffsets) -> None:
+        offsets = {str(number): offset for (_, number), offset in sorted(answer.offsets.items())}
+        self.history.complete("ok", event, offsets=offsets, answer=answer.error)
 
     def consume(
         self, coordinators: Mapping[Group, int], protocols: Sequence[str], needed_s: Mapping[str, float]
@@ -79,31 +107,6 @@ class GroupReader:
 
     def _patience(self, name: str, needed_s: Mapping[str, float]) -> float:
         return round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
-
-    def _fetch(self, group: Group, broker: int, within_s: float, *, stable: bool) -> str | None:
-        """Ask until the broker answers as the group's coordinator, or the time is over; return its last error's name.
-
-        A broker that cannot load the group's partition says for ever that it does not coordinate the group.
-        """
-        event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
-        request = fetch_offsets(group.name, group.inputs, require_stable=stable)
-        last: list[CommittedOffsets] = []
-
-        def is_answered() -> bool:
-            try:
-                last[:] = [connection.ask(self.address(broker), request)]
-            except OSError:
-                return False
-            return last[0].error not in NO_COORDINATOR_YET
-
-        try:
-            self.clock.wait_until(is_answered, within_s, f"broker {broker} to answer for group {group.name}")
-        except WaitTimeoutError:
-            if not last:
-                raise
-        offsets = {str(number): offset for (_, number), offset in sorted(last[0].offsets.items())}
-        self.history.complete("ok", event, offsets=offsets, answer=last[0].error)
-        return last[0].error
 
     def _consume(self, coordinators: Mapping[Group, int], protocol: str, within_s: float) -> float:
         """Consume with all groups at once, until each partition has delivered a record or the time is over.
