@@ -145,7 +145,9 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
         else:
             behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
             behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
-            facts += [f"{_count_text(behind)} out of the ISR or being added" if behind else "every replica is in the ISR"]
+            facts += [
+                f"{_count_text(behind)} out of the ISR or being added" if behind else "every replica is in the ISR"
+            ]
             facts += [_retention_text(settings.window_ms)]
         level = max((replica.level for replica in (*stuck, *behind)), default=Level.OK)
         topics.append(TopicExposure(topic, level, settings, (*stuck, *behind), f"{topic}: {'; '.join(facts)}"))
