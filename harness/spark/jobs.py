@@ -64,5 +64,5 @@ def failures_reported() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise_if_executor_lost(error)
-        reason = str(error.java_exception.getMessage()).strip().splitlines()[0]
+        reason = str(error.java_exception).splitlines()[0]
         raise HarnessError(f"a job of Spark failed: {reason}") from error
