@@ -25,7 +25,7 @@ END = put(20, "other")
 GONE = "broker 2: no record, and nothing at offset 0; broker 1: the value of offset 0"
 STUCK = (
     "broker 2 still has the transaction of producer 5 open from offset 0 on, and shows read_committed consumers nothing"
-    " from there on; broker 1 ended it"
+    " from there on; it ended on broker 1"
 )
 
 
@@ -220,7 +220,7 @@ def run(*words: str) -> Any:
         (["--topic", "t", "--key", "base64:?"], "base64"),
         (["--topic", "t", "--key", "K"], "give --bootstrap-server, or --broker"),
         (["--topic", "t*", "--key", "K", "--broker", "1=x"], "the name of one topic"),
-        (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "not both"),
+        (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "leave out --part"),
         (["--topic", "t", "--key", "K", "--partition", "x"], "a partition's number"),
         (["--topic", "t", "--key", "K", "--broker", "1=x", "--bootstrap-server", "h:1"], "or --broker"),
     ],

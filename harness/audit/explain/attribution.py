@@ -270,7 +270,7 @@ def _candidates(names: Sequence[str]) -> tuple[str, ...]:
 
 def _undecided(finding: Finding, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
     groups = _disagree(finding.offset, states)
-    why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
+    why = f"cannot tell which replica is wrong: {'; '.join(decision.reasons)}"
     explanation = (
         f"key {_key_text(finding)}: {_serves_text(groups) or 'replicas differ'}; {why}. If broker {finding.broker} is "
         f"wrong: {finding.explanation}"

@@ -48,7 +48,7 @@ STUCK_CASES = [
     anomaly(
         "opened by an emptied batch",
         (copy(1, put(2, "K"), END), copy(2, emptied(0, T1), put(2, "K"), END)),
-        Finding(STUCK, 2, 0, None, 5, VISIBLE, says="(producer 5, key (no key)) was decided"),
+        Finding(STUCK, 2, 0, None, 5, VISIBLE, says="(producer 5, key (no key)) has ended"),
     ),
     clean(
         "open here, and a log that starts later proves nothing",
