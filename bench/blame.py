@@ -193,7 +193,6 @@ format_option = click.option(
 @click.option("--partitions", default=48, show_default=True)
 @click.option("--load", default=0, help="Audit also while so many records a second are written.")
 @click.option("--load-keys", default=20, show_default=True, help="Number of keys of the load in each partition.")
-@click.option("--load-segment-ms", default=300, show_default=True, help="The topics' segment.ms under load.")
 @evidence_option
 @format_option
 def run(  # noqa: PLR0917
@@ -203,7 +202,6 @@ def run(  # noqa: PLR0917
     partitions: int,
     load: int,
     load_keys: int,
-    load_segment_ms: int,
     evidence: Path,
     output: str,
 ) -> None:
@@ -217,14 +215,7 @@ def run(  # noqa: PLR0917
             if folder.exists():
                 continue
             try:
-                drawn = Round(
-                    target,
-                    number,
-                    partitions,
-                    load_records_s=load,
-                    load_keys=load_keys,
-                    load_segment_ms=load_segment_ms,
-                )
+                drawn = Round(target, number, partitions, load_records_s=load, load_keys=load_keys)
                 with played(drawn, folder, partial(audit_under_load, folder)) as round_:
                     store(folder, LIVE, audit_live(round_.bootstrap))
                     with_log = audit_live(round_.bootstrap, "--controllers", round_.controllers)

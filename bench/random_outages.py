@@ -72,8 +72,7 @@ TOPIC_SETTINGS = {
 class Round:
     """The parameters from which a round is drawn. ``is_gated``: every broker has the gate.
 
-    ``load_records_s``: the rate at which it is written to afterwards, with ``load_keys`` keys in each partition, and
-    brokers begin a segment after ``load_segment_ms``.
+    ``load_records_s``: the rate at which it is written to afterwards, with ``load_keys`` keys in each partition.
     """
 
     target: str
@@ -82,7 +81,6 @@ class Round:
     is_gated: bool = False
     load_records_s: int = 0
     load_keys: int = 20
-    load_segment_ms: int = 300
     topics: int = 4
 
 
@@ -181,7 +179,6 @@ def played(round_: Round, folder: Path, under_load: Callable[[str], None] = lamb
         try:
             _play(rig)
             if round_.load_records_s:
-                cluster.admin.alter_topics(rig.topics, {"segment.ms": str(round_.load_segment_ms)})
                 with load(clients, list(places), round_.load_keys, round_.load_records_s) as written:
                     under_load(clients.bootstrap)
                 traffic.log.writes.update(written.log.writes)
