@@ -27,6 +27,7 @@ from harness.cli.guard import guard
 from harness.cli.images import images
 from harness.cli.lists import LISTS
 from harness.cli.nightly import nightly
+from harness.cli.options.common import summary
 from harness.cli.repair import repair
 from harness.cli.run import run
 from harness.cli.site import report, serve
@@ -64,6 +65,9 @@ SECTIONS: Final = (
 )
 for section in SECTIONS:
     cli.add_section(section)
+    for command in section.commands.values():
+        # Click cuts the summary of a group that has none of its own.
+        command.short_help = summary(command.help)
 
 
 def main() -> NoReturn:

@@ -6,6 +6,7 @@ Each request is answered from the latest status, so that no metric of a deleted 
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -120,6 +121,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Close every connection, in the thread that serves them, and end the threads."""
-        self._server.trigger.pull_trigger(lambda: close_all(self._channels, ignore_all=True))
+        with suppress(OSError):  # the threads have ended
+            self._server.trigger.pull_trigger(lambda: close_all(self._channels, ignore_all=True))
         self._thread.join(STOP_S)
         self._server.task_dispatcher.shutdown(timeout=STOP_S)

@@ -6,7 +6,6 @@ A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let
 NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
 EQUIVALENT: Final[dict[str, str]] = {
-    "beliefs.Beliefs.of: .where('problem IS NULL') -> nothing": "where a file is damaged, nothing is judged",
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": (
         A_CLOSER_LOOK
     ),

@@ -17,7 +17,7 @@ def test_what_is_worth_reducing(tmp_path: Path, size_bytes: int, *, expected: bo
     log = tmp_path / "0.log"
     log.touch()
     os.truncate(log, size_bytes)
-    copies: Any = SimpleNamespace(replicas=[SimpleNamespace(logs=[log])])
+    copies: Any = SimpleNamespace(replicas=[SimpleNamespace(logs=[log], stored={})])
     assert is_big([copies]) == expected
     # Judged whole, 60 MB took minutes of processor time.
     assert WORTH_REDUCING_BYTES <= 8 << 20

@@ -53,15 +53,20 @@ def test_a_command_has_two_examples_or_more_that_can_be_parsed(name: str) -> Non
         parse(words[words.index("harness") + 1 :])
 
 
+def help_of(*words: str) -> str:
+    """As in a pipe: 100 columns."""
+    return CliRunner().invoke(cli, [*words, "--help"], terminal_width=100).stdout
+
+
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_help_fits_one_screen_and_shows_no_words_of_click(name: str) -> None:
-    shown = CliRunner().invoke(cli, [*name.split(), "--help"]).stdout
+    shown = help_of(*name.split())
     assert len(shown.splitlines()) <= 60
     assert [word for word in ("Sentinel", "INTEGER RANGE", "<=x<=") if word in shown] == []
 
 
 def test_every_summary_is_shown_in_full_in_its_group() -> None:
-    shown = " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
+    shown = " ".join(help_of().split())
     commands = [command for section in SECTIONS for command in section.commands.values()]
     assert sorted(command.name or "" for command in commands) == sorted(cli.commands)
     for command in commands:

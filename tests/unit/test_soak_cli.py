@@ -54,7 +54,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         (["--target", "sim-kafka", "--expect", "{nowhere}"], "is not a file"),
         (["--target", "sim-kafka", "--schedule", "{known}"], "is not JSON"),
         (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
-        (["--target", "sim-kafka", "--shrink", "stuck-lso"], "give that, and --target sim-kafka"),
+        (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
         (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
         (["--resume", "{folder}"], "is not the folder of a soak"),
         (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),

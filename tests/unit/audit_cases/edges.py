@@ -321,7 +321,7 @@ EDGE_CASES = [
             copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
             copy(3, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
         ),
-        undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, says="broker 3 serves the value of offset 2; which replica is wrong"),
+        undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, says="broker 3 serves the value of offset 2"),
     ),
     clean(
         "a value is gone for a later one that is aborted beyond the bound",
