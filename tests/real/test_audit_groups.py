@@ -78,5 +78,5 @@ def test_an_audit_of_disks_without_a_topic_decides_and_commits_the_right_offset(
     assert (aborted["anomaly"], aborted["broker"], aborted["right"]) == ("aborted-to-committed", 2, [1, 3])
     assert "--reset-offsets --to-offset 10 --execute" in aborted["record"]["commit"]
     assert "skips offsets 10 to 59" in aborted["record"]["consumers"]
-    assert aborted["record"]["coordinator"]["text"].endswith("at the end of the metadata log: broker 2, wrong")
+    assert aborted["record"]["coordinator"]["text"].endswith("at the end of the metadata log: broker 2 (diverged)")
     sandbox.wait_until_nothing_is_left()
