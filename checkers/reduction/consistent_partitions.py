@@ -20,9 +20,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, RunPartition, place_of
-from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file, candidate_keys
+from checkers.reduction.candidate_keys import candidate_keys
 from checkers.reduction.consistent_spans import SortedSpans
-from checkers.reduction.packed_spans import ABORTS, EPOCH, FILE, PACKED_SPANS, SPAN, packed_spans
+from checkers.reduction.packed_spans import EPOCH, FILE, PACKED_SPANS, SPAN, arrays, packed_spans
 from checkers.reduction.segments import replica_segments
 
 if TYPE_CHECKING:
@@ -110,28 +110,15 @@ def _bounds(ends: Mapping[RunPartition, int], facts: Facts) -> dict[RunPartition
     return {place: min(end, highest.get(place, end)) for place, end in ends.items()}
 
 
-def _arrays(values: pa.ChunkedArray, dtype: np.dtype[Any]) -> Array:
-    """Return the rows that binary values hold."""
-    return np.concatenate([np.empty(0, dtype), *(np.frombuffer(v.as_buffer(), dtype) for v in values if v.is_valid)])
-
-
 def _chunk_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Return the spans of a chunk that matter beyond it, and the beliefs about its data; or that it contradicts itself.
 
     The beliefs of data that is decided beyond the chunk are missing.
     """
-    spans = SortedSpans.of(_arrays(rows.column("spans"), SPAN))
+    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
     if spans.contradicting.size:
         return [{"problem": CONTRADICTION}]
-    return [{"spans": spans.beyond_chunk().tobytes()}, *_beliefs(spans)]
-
-
-def _beliefs(sorted_spans: SortedSpans) -> list[dict[str, Any]]:
-    """Return a row for each file: the beliefs about its transactional data, of `candidate_keys.BELIEF`."""
-    is_decided = sorted_spans.is_data & ~sorted_spans.is_undecided
-    spans, deciders = sorted_spans.spans[is_decided], sorted_spans.decider[is_decided]
-    flags = np.where(sorted_spans.spans["kind"][deciders] == ABORTS, NOT_COMMITTED, 0)
-    return beliefs_by_file(spans["segment"], spans["producer"], spans["at"], flags)
+    return [{"spans": spans.beyond_chunk().tobytes()}, *spans.beliefs(spans.is_data & ~spans.is_undecided)]
 
 
 def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
@@ -145,14 +132,17 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
     log_end = ends[min(ends)]
     if set(ends.values()) != {log_end} or not log_end or _has_unreplicated_tail(files):
         return []
-    spans = SortedSpans.of(_arrays(rows.column("spans"), SPAN))
+    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
     if spans.contradicting.size or spans.has_open:
         return []
     digests = dict.fromkeys(brokers, 0)
     for row in files:
         digests[row["broker"]] ^= row["digest"]
     records = sum(row["records"] for row in files)
-    return [{"same": len(set(digests.values())) == 1, "log_end": log_end, "records": records}, *_beliefs(spans)]
+    return [
+        {"same": len(set(digests.values())) == 1, "log_end": log_end, "records": records},
+        *spans.beliefs(spans.is_data & ~spans.is_undecided),
+    ]
 
 
 def _has_unreplicated_tail(files: Sequence[Mapping[str, Any]]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file
 from checkers.reduction.packed_spans import ABORTS, CHUNK_OFFSETS, COMMITS, DATA, EMPTIED, INDEX, OPEN, OTHER
 from checkers.reduction.segments import differs_from_previous
 
@@ -158,7 +159,23 @@ class SortedSpans:
         producers: Longs = self.spans["producer"][rows]
         return producers
 
-    def undecided_alone(self) -> Flags:
+    @cached_property
+    def is_aborted(self) -> Flags:
+        """Rows whose next marker of the producer in the same log is an ABORT."""
+        aborted: Flags = (self.decider != NOWHERE) & (self.spans["kind"][self.decider] == ABORTS)
+        return aborted
+
+    def beliefs(self, which: Flags) -> list[dict[str, Any]]:
+        """Return a row for each file: the beliefs about some decided data, of `candidate_keys.BELIEF`."""
+        spans, flags = self.spans[which], np.where(self.is_aborted[which], NOT_COMMITTED, 0)
+        return beliefs_by_file(spans["segment"], spans["producer"], spans["at"], flags)
+
+    def _ends(self, rows: Longs) -> tuple[Longs, Longs]:
+        """Return the first and the last of these rows of each log and producer."""
+        begins = differs_from_previous(self.groups[rows])
+        return rows[begins], rows[np.append(begins[1:], True)[: len(rows)]]
+
+    def unsettled(self) -> Flags:
         """Return the spans of logs about which the spans of other chunks may matter, or whose producers contradict.
 
         Of each log and producer: undecided data, the first transaction with its marker, the last marker, the marker
@@ -166,11 +183,10 @@ class SortedSpans:
         transactions begin and end in this chunk, as every replica shows.
         """
         keep: Flags = np.isin(self.spans["producer"], self.contradicting) | self.is_undecided
-        markers = np.flatnonzero(self.is_marker)
-        begins = differs_from_previous(self.groups[markers])
-        keep[markers[begins]] = keep[markers[np.append(begins[1:], True)[: len(markers)]]] = True
+        first, last = self._ends(np.flatnonzero(self.is_marker))
+        keep[first] = keep[last] = True
         is_first = np.zeros(len(keep) + 1, np.bool_)
-        is_first[markers[begins]] = True
+        is_first[first] = True
         keep |= self.is_data & is_first[self.decider]
         after_open = self.decider[self._is(OPEN)]
         keep[after_open[after_open != NOWHERE]] = True
@@ -184,11 +200,10 @@ class SortedSpans:
         """
         keep = self._is_unanswered.copy()
         logs, markers, entries = map(np.flatnonzero, (self.is_data | self.is_marker, self.is_marker, self.is_index))
-        for rows in (logs, markers, entries):
-            keep[rows[differs_from_previous(self.groups[rows])]] = True
+        keep[self._ends(logs)[0]] = True
         for rows in (markers, entries):
-            begins = differs_from_previous(self.groups[rows])
-            keep[rows[np.append(begins[1:], True)[: len(rows)]]] = True
+            first, last = self._ends(rows)
+            keep[first] = keep[last] = True
         undecided = np.flatnonzero(self.is_undecided)
         columns = self.groups, self.spans["segment"], self.spans["epoch"]
         keep[undecided[differs_from_previous(*(column[undecided] for column in columns))]] = True

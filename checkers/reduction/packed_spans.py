@@ -121,6 +121,11 @@ def _rows(segment: ReplicaSegment, index: int, chunk_offsets: int, *, side_files
     yield {"chunk": FILE, "segment": index, **facts, **arrays}
 
 
+def arrays(values: pa.ChunkedArray, dtype: np.dtype[Any]) -> Array:
+    """Return the rows that binary values hold."""
+    return np.concatenate([np.empty(0, dtype), *(np.frombuffer(v.as_buffer(), dtype) for v in values if v.is_valid)])
+
+
 def side_spans(broker: int, segment: int, columns: Array) -> Array:
     """Return `SPAN` of rows that are not of a log. ``columns``: kind, epoch, producer, ``at`` and ``since``."""
     spans = np.zeros(columns.shape[1], SPAN)

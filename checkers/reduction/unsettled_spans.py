@@ -19,7 +19,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, REPLICA, REPLICA_PLACE, Evidence, RunPartition, place_of
-from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file
 from checkers.reduction.consistent_spans import SortedSpans, first_after
 from checkers.reduction.packed_spans import (
     ABORTS,
@@ -34,6 +33,7 @@ from checkers.reduction.packed_spans import (
     PACKED_SPANS,
     PLAIN,
     SPAN,
+    arrays,
     packed,
     packed_spans,
     side_spans,
@@ -77,9 +77,8 @@ def unsettled_spans(
         head = {name: rows.column(name)[0].as_py() for name in PLACE}
         if rows.column("chunk")[0].as_py() == FILE:
             return pa.Table.from_pylist([row for file in rows.to_pylist() for row in _rows_of_file(file)], schema)
-        packed = [np.frombuffer(value.as_buffer(), SPAN) for value in rows.column("spans")]
-        spans = SortedSpans.of(np.concatenate(packed))
-        unsettled = spans.undecided_alone()
+        spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+        unsettled = spans.unsettled()
         for producer, first, last in disputed.get(place_of(head), ()):
             mine = (spans.is_data | spans.is_marker) & (spans.spans["producer"] == producer)
             unsettled |= mine & (spans.spans["at"] <= last) & (spans.spans["end"] >= first)
@@ -87,8 +86,8 @@ def unsettled_spans(
         return pa.concat_tables([_as_table(spans.spans[unsettled], head, schema), summed])
 
     files = packed_spans(spark, segments, side_files=False, chunk_offsets=chunk_offsets)
-    packed = files.unionByName(_packed_transactions(side, chunk_offsets))
-    return packed.repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk").applyInArrow(settle, SPANS)
+    chunks = files.unionByName(_packed_transactions(side, chunk_offsets))
+    return chunks.repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk").applyInArrow(settle, SPANS)
 
 
 def _packed_transactions(side: Evidence, chunk_offsets: int) -> DataFrame:
@@ -127,8 +126,11 @@ def _rows_of_file(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _settled_rows(spans: SortedSpans, is_settled: Flags) -> Iterator[dict[str, Any]]:
     """Yield sums of the settled spans of each replica, and a row with beliefs for each file."""
     is_data = spans.is_data & is_settled
-    is_aborted = spans.spans["kind"][spans.decider] == ABORTS
-    kinds = {MARKER: spans.is_marker & is_settled, ABORTED: is_data & is_aborted, COMMITTED: is_data & ~is_aborted}
+    kinds = {
+        MARKER: spans.is_marker & is_settled,
+        ABORTED: is_data & spans.is_aborted,
+        COMMITTED: is_data & ~spans.is_aborted,
+    }
     for name, is_kind in kinds.items():
         rows = spans.spans[is_kind]
         for broker, region in product(np.unique(rows["broker"]).tolist(), np.unique(rows["region"]).tolist()):
@@ -137,9 +139,7 @@ def _settled_rows(spans: SortedSpans, is_settled: Flags) -> Iterator[dict[str, A
                 "broker": broker, "region": region, "settled": name, "transactional": True,
                 "records": int(here["records"].sum()), "digest": int(np.bitwise_xor.reduce(here["digest"])),
             }  # fmt: skip
-    data = spans.spans[is_data]
-    flags = np.where(is_aborted[is_data], NOT_COMMITTED, 0)
-    yield from beliefs_by_file(data["segment"], data["producer"], data["at"], flags)
+    yield from spans.beliefs(is_data)
 
 
 def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Table:

@@ -66,7 +66,7 @@ SECTIONS: Final = (
 for section in SECTIONS:
     cli.add_section(section)
     for command in section.commands.values():
-        # Click cuts the summary of a group that has none of its own.
+        # Otherwise Click cuts the summaries of groups.
         command.short_help = summary(command.help)
 
 
