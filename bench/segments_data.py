@@ -268,7 +268,7 @@ def _encode(
     """Encode the records of some rows into ``scratch``."""
     offsets = log.offset[rows]
     base_ms = HORIZON_MS if has_horizon else _timestamp_ms(int(offsets[0])) if len(rows) else -1
-    end = _encode_records(
+    end = encode_records(
         scratch, HEADER.size, batch.base_offset, base_ms, offsets, log.key[rows], log.is_tombstone[rows]
     )
     HEADER.pack_into(
@@ -309,7 +309,7 @@ def _put_varint(out: Any, at: int, value: int) -> Any:
 
 
 @compiled(int64(BYTES, int64, int64, int64, int64[::1], int64[::1], boolean[::1]))
-def _encode_records(  # noqa: PLR0917
+def encode_records(  # noqa: PLR0917
     out: Any, at: int, base_offset: int, base_ms: int, offsets: Any, keys: Any, tombstones: Any
 ) -> Any:
     """Write records from ``at`` on and return where they end.

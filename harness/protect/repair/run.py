@@ -96,7 +96,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
                 progress.stage(f"abort {len(plan.aborts)} transactions that hang")
             aborted = abort_all(plan.aborts, request.bootstrap, clock)
             count = len(prepared.entries) + len(prepared.resumed)
-            progress.stage(f"repair {count} partitions, {request.at_once} at once")
+            progress.stage(f"repair {count} partition{'' if count == 1 else 's'}, {request.at_once} at once")
             began_s = clock.now_s()
             with closing(LiveCluster(request.bootstrap, clock)) as guard_cluster:
                 repairs = Repairs(
