@@ -26,12 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.schedules.catalog import ALL, ALL_SCENARIOS, scenarios_for
+from harness.schedules.catalog import ALL, all_scenarios, scenarios_for
 from harness.targets import find_target
 
 HEALTHY = "none"
 FAULTS = ("kill", "pause", "partition", "join", "catch-up")
-PAYLOADS = {s.name: str(s.anomaly) for s in ALL_SCENARIOS}
+PAYLOADS = {s.name: str(s.anomaly) for s in all_scenarios()}
 UNNOTICED = "group-committed-to-aborted"
 """The one scenario of groups from which no consumer is seen to suffer."""
 ABSENT = 2
@@ -136,7 +136,7 @@ def main(runs: int, anomaly: str, results: Path, log: Path, **chosen: tuple[str,
 
 
 def _print(had: dict[Cell, list[dict[str, Any]]]) -> None:
-    names = [s.name for s in ALL_SCENARIOS]
+    names = [s.name for s in all_scenarios()]
     table = Table(*Cell._fields, "runs", "ok", "anomaly", "clean", "unknown", *names, "median s", "commits")
     for cell, of_cell in had.items():
         actual = [sum(run["verdict"] == word for run in of_cell) for word in ("anomaly", "clean", "unknown")]

@@ -97,7 +97,7 @@ def _soak_faults() -> str:
 def _anomalies() -> str:
     return table(
         ("anomaly", "payload", "what happens"),
-        [(f"`{one.anomaly}`", str(one.payload), one.summary) for one in catalog.ALL_SCENARIOS],
+        [(f"`{one.anomaly}`", str(one.payload), one.summary) for one in catalog.all_scenarios()],
     )
 
 

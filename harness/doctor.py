@@ -20,9 +20,13 @@ from harness import DISTRIBUTION
 from harness.errors import HarnessError
 from harness.host import java
 from harness.runtimes import local
+from harness.schedules.catalog import PLUGINS as ANOMALY_PLUGINS
+from harness.targets import PLUGINS as TARGET_PLUGINS
 from harness.targets import TARGETS, WITH_JARS
 from harness.targets.jars import is_cached
+from nemesis import PLUGINS as NEMESIS_PLUGINS
 from nemesis import SCRIPTS
+from workloads.applications import PLUGINS as APPLICATION_PLUGINS
 
 MISSING, OK, OPTIONAL = "missing", "ok", "optional"
 MIN_PYTHON = (3, 11)
@@ -55,7 +59,7 @@ def diagnose() -> list[Check]:
     """Check everything that a run needs before its first broker starts; raises nothing."""
     needed = [_python(), _java(), *_packages(), _disk(), _memory(), _ports()]
     # A missing part of these is information only: few runs need it.
-    optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars()]
+    optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars(), *_plugins()]
     return [*(replace(check, remedy="") if check.ok else check for check in needed), *optional]
 
 
@@ -187,6 +191,14 @@ def _jars() -> Iterator[Check]:
     if names := [name for name in cached if not cached[name]]:
         found = f"{', '.join(names)}: by the first run of each"
         yield Check("jars to fetch", ok=True, found=found, remedy=f"harness doctor --fetch {names[0]}")
+
+
+def _plugins() -> Iterator[Check]:
+    for group in (NEMESIS_PLUGINS, ANOMALY_PLUGINS, TARGET_PLUGINS, APPLICATION_PLUGINS):
+        for plugin in group.plugins:
+            remedy = f"update or uninstall {plugin.origin}" if plugin.problem else ""
+            found = plugin.problem or f"one of the {group.name}, of {plugin.origin}"
+            yield Check(f"plugin {plugin.name}", ok=True, found=found, remedy=remedy)
 
 
 def _gib(count_bytes: int) -> str:

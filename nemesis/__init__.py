@@ -1,22 +1,23 @@
 """Faults, and the scripts by which a run uses them: one file each.
 
 A module declares ``FAULT``, a `nemesis.fault.Fault` that soak draws, or ``SCRIPT``, a `nemesis.script.Script` that
-``harness run --nemesis`` takes, or both.
+``harness run --nemesis`` takes, or both. Other packages offer faults and scripts through entry points of the group
+``compaction_harness.nemeses`` (`harness.plugins`); a script brings the fault that has its name.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.plugins import PluginGroup, Registry
 from harness.suggest import nearest
+from nemesis.fault import Fault
+from nemesis.script import Script
 
-if TYPE_CHECKING:
-    from nemesis.fault import Fault
-    from nemesis.script import Script
+UNDRAWN = "declare a FAULT, or the reason why soak cannot draw it as soak_excluded"
 
 
 def declared_in(modules: Iterable[object]) -> tuple[dict[str, Fault], dict[str, Script]]:
@@ -34,11 +35,27 @@ def declared_in(modules: Iterable[object]) -> tuple[dict[str, Fault], dict[str, 
             raise ValueError(f"two modules declare the script {script.name}")
     for name, script in scripts.items():
         if name not in faults and not script.soak_excluded:
-            raise ValueError(f"{name}: declare a FAULT, or the reason why soak cannot draw it as soak_excluded")
+            raise ValueError(f"{name}: {UNDRAWN}")
     return faults, scripts
 
 
-FAULTS, SCRIPTS = declared_in(import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+def _fault(plugin: Fault | Script) -> Fault | None:
+    faults = plugin.faults if isinstance(plugin, Script) else (plugin,)
+    return next((fault for fault in faults if fault.name == plugin.name), None)
+
+
+def _script(plugin: Fault | Script) -> Script | None:
+    return plugin if isinstance(plugin, Script) else None
+
+
+def _why_unfit(plugin: Fault | Script) -> str | None:
+    return None if _fault(plugin) or plugin.soak_excluded else UNDRAWN
+
+
+_FAULTS, _SCRIPTS = declared_in(import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+PLUGINS = PluginGroup("nemeses", (Fault, Script), frozenset({*_FAULTS, *_SCRIPTS}), _why_unfit)
+FAULTS: Mapping[str, Fault] = Registry(PLUGINS, _FAULTS, _fault)
+SCRIPTS: Mapping[str, Script] = Registry(PLUGINS, _SCRIPTS, _script)
 
 
 def find_script(name: str) -> Script:

@@ -1,4 +1,4 @@
-"""One file for each anomaly, which ends with its `Finder`.
+"""One file for each anomaly, which ends with its `Finder`; other packages offer more (`harness.plugins`).
 
 Runs are checked for four anomalies, and audits, which have no history of clients, for three more. `checkers.replay`
 derives the beliefs of brokers; `checkers.attribution` decides which replica is wrong.
@@ -6,16 +6,36 @@ derives the beliefs of brokers; `checkers.attribution` decides which replica is 
 
 from __future__ import annotations
 
+import logging
 import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from checkers.finding import Finder
+from checkers.finding import Finder
+from harness.schedules.catalog import PLUGINS
+
+log = logging.getLogger("harness")
+
+
+def _of_plugins() -> Iterator[tuple[str, Finder]]:
+    for name, anomaly in PLUGINS.contents.items():
+        try:
+            yield name, _finder(name, anomaly.finder)
+        except Exception as error:  # noqa: BLE001  (a plugin may raise anything)
+            log.warning("%s of %s is not checked: %s: %s", name, PLUGINS.origin(name), type(error).__name__, error)
+
+
+def _finder(name: str, module: str) -> Finder:
+    finder = import_module(module).FINDER
+    if not isinstance(finder, Finder) or finder.name != name:
+        raise ValueError(f"{module}.FINDER is not a Finder of that name")
+    return finder
+
 
 FINDERS: dict[str, Finder] = {
-    module.name: import_module(f"{__name__}.{module.name}").FINDER for module in pkgutil.iter_modules(__path__)
+    **{module.name: import_module(f"{__name__}.{module.name}").FINDER for module in pkgutil.iter_modules(__path__)},
+    **dict(_of_plugins()),
 }
-"""Finders by module name."""
+"""Finders by module name, those of plugins by anomaly."""
 MEANS = {finder.name: finder.means for finder in FINDERS.values() if finder.means}
 """Meanings of findings, by anomaly."""

@@ -8,6 +8,7 @@ from harness.cli.config_file import FILE, SETTINGS, VARIABLE, read_config_file
 from harness.cli.options.common import command, envelope
 from harness.console import JSON
 from harness.errors import EXIT_CLEAN
+from harness.plugins import PluginGroup
 from harness.schedules import catalog
 from harness.targets import Target
 from harness.terminal import Table, stdout
@@ -36,7 +37,7 @@ VARIABLES: Final = (
 @command("harness targets", "harness targets --format json")
 def targets(output: str) -> int:
     """List the versions that can be tested."""
-    from harness.targets import KAFKA, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.targets import KAFKA, PLUGINS, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
     from harness.targets.jars import is_cached  # noqa: PLC0415
 
     def jars_column(target: Target) -> str:
@@ -45,23 +46,23 @@ def targets(output: str) -> int:
         return "cached" if is_cached(target) else "to be fetched"
 
     rows = [(target.name, target.version, jars_column(target), target.note) for target in TARGETS.values()]
-    return _show_list("targets", ("target", "version", "jars", "note"), rows, output)
+    return _show_list("targets", ("target", "version", "jars", "note"), rows, output, PLUGINS)
 
 
 @command("harness nemeses", "harness nemeses --format json")
 def nemeses(output: str) -> int:
     """List the faults that a run can inject."""
-    from nemesis import SCRIPTS  # noqa: PLC0415
+    from nemesis import PLUGINS, SCRIPTS  # noqa: PLC0415
 
     rows = [(script.name, script.summary) for script in SCRIPTS.values()]
-    return _show_list("nemeses", ("nemesis", "what it does"), rows, output)
+    return _show_list("nemeses", ("nemesis", "what it does"), rows, output, PLUGINS)
 
 
 @command("harness anomalies", "harness anomalies --format json")
 def anomalies(output: str) -> int:
     """List the anomalies that a run can look for."""
-    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.ALL_SCENARIOS]
-    return _show_list("anomalies", ("anomaly", "payload", "what happens"), rows, output)
+    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.all_scenarios()]
+    return _show_list("anomalies", ("anomaly", "payload", "what happens"), rows, output, catalog.PLUGINS)
 
 
 @command("harness settings", "HARNESS_CONFIG=ci/harness.toml harness settings --format json")
@@ -78,7 +79,12 @@ def _text(value: str | list[str] | None) -> str:
     return " ".join(value) if isinstance(value, list) else value or ""
 
 
-def _show_list(name: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], output: str) -> int:
+def _show_list(
+    name: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], output: str, plugins: PluginGroup | None = None
+) -> int:
+    """Print a list whose first column has names. ``plugins``: adds the packages that offer them, if there are any."""
+    if plugins and plugins.contents:
+        head, rows = (*head, "origin"), [(*row, plugins.origin(row[0])) for row in rows]
     if output == JSON:
         stdout().json(envelope(**{name: [dict(zip(head, row, strict=True)) for row in rows]}))
     else:

@@ -42,6 +42,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "exposure": exposure.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
+_NAMES = frozenset(finder.name for finder in FINDERS.values())
 OUTCOMES = "outcomes"
 TABLES = {**CHECKERS, OUTCOMES: transaction_outcomes}
 THREADS = 4
@@ -160,6 +161,9 @@ def judge_run(
     sound = inventory.without(folder, missing)
     if results is None:
         return Judgement(replace(assemble(manifest, Results(), missing=missing), applications=()))
+    anomalies = {scenario["anomaly"] for scenario in manifest["scenarios"]} - {None}
+    unchecked = dict.fromkeys(sorted(anomalies - _NAMES), "an error: no package here offers this checker")
+    results = replace(results, raised={**results.raised, **unchecked})
     protected_by, has_history = protection_of(manifest), sound.has(folder.history_path)
     events = read_afterwards(sound, PROTECTION_FILES[protected_by or GATES])
     protection = None

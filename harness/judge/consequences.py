@@ -41,6 +41,8 @@ TITLES: Final = {
     ("connect", "offsets"): "Kafka Connect {version}: a source connector with the offset topic {topic}",
 }
 """Titles by application and view."""
+TITLE: Final = "{application} {version}: {view} of {topic}"
+"""The title of every other view."""
 PHRASES: Final = {
     "connectors": (
         "has the connector {key} ({actual})",
@@ -103,7 +105,7 @@ def application_views(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ..
         if step != ABSENT or expected is None or broker is None:
             continue
         differs, lasts, text = _compared(expected, line, steps.get((AGAIN, topic, view, broker)))
-        title = TITLES[line["application"], view].format_map(line)
+        title = TITLES.get((line["application"], view), TITLE).format_map(line)
         facts = {name: line[name] for name in ("application", "version", "topic", "view")}
         views.append(ApplicationView(**facts, broker=broker, differs=differs, lasts=lasts, summary=f"{title} {text}"))
     return tuple(views)

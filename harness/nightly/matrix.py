@@ -39,7 +39,7 @@ from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
 from harness.run_folder.store import GATES, THE_GUARD, UNPROTECTED
 from harness.runtimes import LOCAL, SIM, find_runtime
-from harness.schedules.catalog import ALL, ALL_SCENARIOS, BY_NAME, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
+from harness.schedules.catalog import ALL, GROUPS, all_scenarios, scenarios_by_name, scenarios_for
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
 from harness.targets.settings import parse_settings
 from harness.toml_tables import names_in, read_toml, with_known_keys
@@ -78,12 +78,12 @@ class Cell(NamedTuple):
     @property
     def anomaly(self) -> str:
         """The name of the anomaly that the scenario shows; a soak shows any."""
-        return SOAK if self.scenario == SOAK else str(BY_NAME[self.scenario].anomaly)
+        return SOAK if self.scenario == SOAK else str(scenarios_by_name()[self.scenario].anomaly)
 
     @property
     def payload(self) -> str:
         """The payload of the scenario."""
-        return ANY if self.scenario == SOAK else BY_NAME[self.scenario].payload
+        return ANY if self.scenario == SOAK else scenarios_by_name()[self.scenario].payload
 
     def __str__(self) -> str:
         """Return the printed name of the cell."""
@@ -115,8 +115,9 @@ class Outage:
         """The scenarios, as ``--anomaly`` of `harness run` takes them."""
         if len(self.scenarios) == len(scenarios_for(ALL, find_target(self.target).group_protocols)):
             return ALL
-        names = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
-        has_groups = any(s.name in self.scenarios for s in GROUP_SCENARIOS)
+        scenarios = [scenario for scenario in all_scenarios() if scenario.name in self.scenarios]
+        names = dict.fromkeys(str(scenario.anomaly) for scenario in scenarios if not scenario.kind.is_of_groups)
+        has_groups = any(scenario.kind.is_of_groups for scenario in scenarios)
         return ",".join([*names, *([GROUPS] if has_groups else [])])
 
     def __str__(self) -> str:
@@ -173,7 +174,7 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{source}: repeats is {repeats!r}; give a number from 1")
     outages = [
-        Outage(*run, tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios), repeat)
+        Outage(*run, tuple(s.name for s in all_scenarios() if s.name in scenarios), repeat)
         for repeat in range(repeats)
         for run, scenarios in scenarios_by_run.items()
     ]

@@ -39,9 +39,10 @@ from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS, RunFolder
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import Phase
-from harness.targets.applications import RELEASES
-from harness.targets.jars import JarSet
-from workloads.applications import Application, Life, Observe
+from harness.targets import SIMULATED, Target
+from harness.targets.applications import RELEASES, jars_of
+from harness.targets.jars import JarSet, OnProgress
+from workloads.applications import PLUGINS, Application, Life, Observe
 
 if TYPE_CHECKING:
     from harness.play.run_plan import RunPlan
@@ -51,11 +52,19 @@ PARTITION: Final = 0
 
 @dataclass(frozen=True)
 class Installed:
-    """An application of a release, with its jars."""
+    """An application of a release, with its jars; None for an application of a plugin."""
 
     application: Application
     version: str
-    jars: JarSet
+    jars: JarSet | None
+
+
+def install(application: Application, target: Target, on_progress: OnProgress) -> Installed:
+    """Return the application with the release that fits a target. Raises `UsageError` as `jars_of` does."""
+    if release := RELEASES.get(application.name):
+        version = release.version_for(target)
+        return Installed(application, version, jars_of(application.name, target, on_progress))
+    return Installed(application, PLUGINS.origin(application.name), None)
 
 
 @dataclass
@@ -130,9 +139,12 @@ def last_values(records: Sequence[dict[str, str | None]]) -> dict[str, str]:
 
 def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:
     """Raise `UsageError` where the application cannot show anything, or was not tried."""
-    flag = f"--application {application.name}"
+    flag, release = f"--application {application.name}", RELEASES.get(application.name)
+    if release is None and plan.target.system in SIMULATED:
+        raise UsageError(f"{flag} needs real brokers, and {plan.target.name} is simulated")
     try:
-        RELEASES[application.name].version_for(plan.target)
+        if release is not None:
+            release.version_for(plan.target)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from error
     if has_login:
@@ -158,9 +170,8 @@ def follow(
     ``client``: how the run's own clients reach the brokers. Raises `HarnessError` or OSError where a step cannot be
     completed; the files keep what was observed before.
     """
-    spec = replace(
-        client, classpath=installed.jars.classpath, log_path=folder.path / f"{installed.application.name}.log"
-    )
+    classpath = installed.jars.classpath if installed.jars else client.classpath
+    spec = replace(client, classpath=classpath, log_path=folder.path / f"{installed.application.name}.log")
     with ExitStack() as owned:
         file = owned.enter_context((folder.path / APPLICATIONS).open("x", buffering=1))
         history = owned.enter_context(closing(History(folder.path / APPLICATION_HISTORY, cluster.clock)))

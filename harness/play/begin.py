@@ -95,7 +95,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "application": {
                 "name": installed.application.name,
                 "version": installed.version,
-                "jars": installed.jars.digests,
+                "jars": installed.jars.digests if installed.jars else {},
             }
             if installed
             else None,

@@ -41,7 +41,6 @@ from harness.schedules.timers import Timers, find_timers
 from harness.spark.background import find_archive
 from harness.systems import System, find_system
 from harness.targets import SIMULATED, Target, exact_name, find_target
-from harness.targets.applications import RELEASES, jars_of
 from nemesis import SCRIPTS, find_script
 from nemesis.script import Script
 from workloads.applications import find_application
@@ -240,8 +239,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     ports = free_ports(len(plan.placement.brokers) + len(plan.placement.controllers), base=options.port_base)
     installed = None
     if application:
-        version, jars = RELEASES[application.name].version_for(target), jars_of(application.name, target, progress.jars)
-        installed = applications.Installed(application, version, jars)
+        installed = applications.install(application, target, progress.jars)
     return PreparedRun(plan, equipment, ports, security, installed)
 
 

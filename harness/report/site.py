@@ -38,7 +38,7 @@ from harness.report.stored import (
     stored_soaks,
 )
 from harness.run_folder.store import AUDITS, VERDICT
-from harness.schedules.catalog import ALL_SCENARIOS
+from harness.schedules.catalog import all_scenarios
 
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
 """Functions that return pages, by the address in the site."""
@@ -51,7 +51,7 @@ _MARKDOWN: Final = MarkdownIt("js-default")
 ROW_IN, EXTRA_IN = 0.35, 0.9
 TREND_MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
 """Form and colour; the form alone distinguishes them, too."""
-ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in ALL_SCENARIOS))
+ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in all_scenarios()))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _difference_page(before: StoredRun, after: StoredRun, drawn: Collection[str]
 
 def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
     table, shown = _matrix(runs, anomaly), _picture(runs, anomaly)
-    return render("anomaly.html", scenarios=ALL_SCENARIOS, anomaly=anomaly, table=table, picture=shown)
+    return render("anomaly.html", scenarios=all_scenarios(), anomaly=anomaly, table=table, picture=shown)
 
 
 def _up(address: str) -> str:
@@ -219,7 +219,7 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, 
         if run.manifest.get("takes_away", True):
             for scenario in run.verdict.scenarios:
                 counts[str(scenario.anomaly), str(scenario.payload), run.column][scenario.verdict] += 1
-    rows = [(str(scenario.anomaly), scenario.payload) for scenario in ALL_SCENARIOS]
+    rows = [(str(scenario.anomaly), scenario.payload) for scenario in all_scenarios()]
     columns = sorted({run.column for run in runs})
     counted = [(row, [counts[*row, column] for column in columns]) for row in rows if anomaly in {None, row[0]}]
     return {"columns": columns, "rows": counted}

@@ -1,9 +1,11 @@
 """The anomalies by name, and every scenario that looks for one, in one table."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.errors import UsageError
+from harness.plugins import PluginGroup, Registry
 from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
 from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
 from harness.suggest import nearest
@@ -22,6 +24,19 @@ class Anomaly(StrEnum):
     ABORTED_TO_COMMITTED = "aborted-to-committed"
     COMMITTED_TO_ABORTED = "committed-to-aborted"
     STUCK_LSO = "stuck-lso"
+
+
+@dataclass(frozen=True)
+class PluginAnomaly:
+    """An anomaly of another package, offered by an entry point of the group ``compaction_harness.anomalies``.
+
+    ``finder``: the module with its ``FINDER`` (`checkers.finding.Finder`), which is imported by checks only.
+    ``scenarios``: runs that look for it; without any, only audits do.
+    """
+
+    name: str
+    finder: str
+    scenarios: tuple[Scenario, ...] = ()
 
 
 def put(process: str, key: str, value: str) -> Write:
@@ -181,9 +196,38 @@ CONTROL = Scenario(
 )
 
 
-ALL_SCENARIOS = (*SCENARIOS, *GROUP_SCENARIOS)
-BY_NAME = {scenario.name: scenario for scenario in ALL_SCENARIOS}
-"""The scenarios that look for an anomaly."""
+_BUILT_IN = {
+    **{str(anomaly): tuple(s for s in SCENARIOS if s.anomaly == anomaly) for anomaly in Anomaly},
+    GROUPS: GROUP_SCENARIOS,
+    ALL: (*SCENARIOS, *GROUP_SCENARIOS),
+}
+
+
+def _why_unfit(plugin: PluginAnomaly) -> str | None:
+    taken = {CONTROL.name, *(scenario.name for scenario in _BUILT_IN[ALL])}
+    for scenario in plugin.scenarios:
+        if scenario.anomaly != plugin.name or scenario.kind.is_of_groups or scenario.name in taken:
+            return f"the scenario {scenario.name} has a built-in name, another anomaly, or is about groups"
+    return None
+
+
+PLUGINS = PluginGroup("anomalies", (PluginAnomaly,), frozenset(_BUILT_IN), _why_unfit)
+ANOMALIES: Mapping[str, tuple[Scenario, ...]] = Registry(PLUGINS, _BUILT_IN, lambda plugin: plugin.scenarios)
+"""Scenarios by the name of their anomaly; those of plugins are not among `GROUPS` and `ALL`."""
+
+
+def _of_plugins() -> tuple[Scenario, ...]:
+    return tuple(scenario for plugin in PLUGINS.contents.values() for scenario in plugin.scenarios)
+
+
+def all_scenarios() -> tuple[Scenario, ...]:
+    """Return every scenario that looks for an anomaly, those of plugins last."""
+    return (*_BUILT_IN[ALL], *_of_plugins())
+
+
+def scenarios_by_name() -> dict[str, Scenario]:
+    """Return every scenario that looks for an anomaly."""
+    return {scenario.name: scenario for scenario in all_scenarios()}
 
 
 def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:
@@ -192,18 +236,17 @@ def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CON
     The scenarios of an anomaly are on topics of data. ``group_protocols``: the protocols of the target; without any,
     ``all`` is every scenario that is not about groups. Raises `UsageError` with the nearest names.
     """
-    known = [*Anomaly, GROUPS, ALL]
     names = anomaly.split(",")
     for name in names:
-        if name not in known:
-            raise UsageError(nearest("anomaly", name, known))
+        if name not in ANOMALIES:
+            raise UsageError(nearest("anomaly", name, list(ANOMALIES)))
     if GROUPS in names and not group_protocols:
         raise UsageError(
             f"--anomaly {anomaly}: scenarios about consumer groups need a real Kafka: this target has no group"
             " coordinator, or none that they were tried on"
         )
     return (
-        *(s for s in SCENARIOS if ALL in names or s.anomaly in names),
+        *(s for s in (*SCENARIOS, *_of_plugins()) if ALL in names or s.anomaly in names),
         *(
             s
             for s in GROUP_SCENARIOS

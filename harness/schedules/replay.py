@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from harness.errors import UsageError
-from harness.schedules.catalog import BY_NAME, CONTROL, Anomaly
+from harness.schedules.catalog import CONTROL, PLUGINS, Anomaly, scenarios_by_name
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
@@ -42,7 +42,7 @@ def scenarios_of(schedule: Schedule) -> tuple[Scenario, ...]:
 
 def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
     """Return a scenario of the run that wrote the schedule: its own operations, and those of no client."""
-    known = BY_NAME.get(name)
+    known = scenarios_by_name().get(name)
     steps = [
         replace(step, operation=of_process(step.operation, process))
         for step in schedule.steps
@@ -57,8 +57,9 @@ def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
 
 def scenario_of(schedule: Schedule) -> Scenario:
     """Return the scenario of a schedule. Raises `UsageError` with the operation that cannot be replayed, and why."""
-    if schedule.finding not in list(Anomaly):
-        raise UsageError(f"{schedule.finding} is not an anomaly that runs look for: {', '.join(Anomaly)}")
+    anomalies = [*Anomaly, *PLUGINS.contents]
+    if schedule.finding not in anomalies:
+        raise UsageError(f"{schedule.finding} is not an anomaly that runs look for: {', '.join(anomalies)}")
     operations = schedule.operations
     leaves = [at for at, operation in enumerate(operations) if isinstance(operation, Inject)]
     returns = [at for at, operation in enumerate(operations) if isinstance(operation, Heal)] or [len(operations)]
@@ -79,7 +80,7 @@ def scenario_of(schedule: Schedule) -> Scenario:
     outage, late = missed[:late_from], missed[late_from:]
     scenario = Scenario(
         name=f"schedule-{schedule.finding}",
-        anomaly=Anomaly(schedule.finding),
+        anomaly=schedule.finding,
         payload="schedule",
         summary=f"As found on {schedule.target} ({schedule.case}): {'; '.join(map(str, operations))}.",
         before=tuple(before),

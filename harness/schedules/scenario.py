@@ -6,14 +6,10 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.operation import Operation
-
-if TYPE_CHECKING:
-    from harness.schedules.catalog import Anomaly
-
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 """The topic in which group coordinators keep groups and their offsets; compacted on every cluster."""
@@ -86,7 +82,7 @@ class Scenario:
     """
 
     name: str
-    anomaly: Anomaly | None
+    anomaly: str | None
     payload: str
     summary: str
     before: tuple[Operation, ...]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.plugins import PluginGroup, Registry
 from harness.schedules.scenario import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
 
@@ -88,7 +89,9 @@ _OF_BUILD = re.compile(r"kafka-(?P<version>\d+\.\d+[\w.-]*)-(?P<kind>build|patch
 PATCHED_BY = "+"
 """The separator between the name of a version and the path of a patch."""
 
-TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
+_BUILT_IN = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
+PLUGINS = PluginGroup("targets", (Target,), frozenset(_BUILT_IN))
+TARGETS: Mapping[str, Target] = Registry(PLUGINS, _BUILT_IN)
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
 """The targets whose brokers run on this host's Java, oldest first."""
 

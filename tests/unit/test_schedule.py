@@ -7,7 +7,7 @@ import pytest
 from described import described
 
 from harness.errors import UsageError
-from harness.schedules.catalog import BY_NAME
+from harness.schedules.catalog import scenarios_by_name
 from harness.schedules.operations.clients import Begin
 from harness.schedules.replay import scenario_of
 from harness.schedules.scenario import Critical, Scenario
@@ -43,7 +43,7 @@ def shape(scenario: Scenario) -> tuple[list[str], ...]:
     ],
 )
 def test_known_payloads_come_out_of_their_schedules(like: str, steps: tuple[str, ...]) -> None:
-    known = BY_NAME[like]
+    known = scenarios_by_name()[like]
     made = scenario_of(schedule(*steps, anomaly=str(known.anomaly)))
     assert shape(made) == shape(known)
     assert made.critical == known.critical

@@ -8,12 +8,14 @@ like those of any scenario (`Application.scenarios`). It is started from scratch
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from harness.clients import ClientSpec
 from harness.errors import UsageError
 from harness.host.clock import Clock
+from harness.plugins import PluginGroup, Registry
 from harness.schedules.scenario import Scenario
 from harness.suggest import nearest
 
@@ -52,12 +54,21 @@ class Application:
     topics: Callable[[Sequence[Scenario]], list[str]] = lambda scenarios: [scenario.name for scenario in scenarios]
 
 
-APPLICATIONS: Final = ("streams", "connect")
+def _built_in(name: str) -> Application:
+    application: Application = import_module(f"{__name__}.{name}").APPLICATION
+    return application
+
+
+_BUILT_IN: Final = {name: partial(_built_in, name) for name in ("streams", "connect")}
+PLUGINS: Final = PluginGroup("applications", (Application,), frozenset(_BUILT_IN))
+APPLICATIONS: Final[Mapping[str, Callable[[], Application]]] = Registry(
+    PLUGINS, _BUILT_IN, lambda plugin: lambda: plugin
+)
+"""Functions that return applications, by name: the modules of built-in applications are imported when they are used."""
 
 
 def find_application(name: str) -> Application:
     """Return the application of that name. Raises `UsageError` with the nearest names."""
     if name not in APPLICATIONS:
-        raise UsageError(nearest("application", name, APPLICATIONS))
-    application: Application = import_module(f"{__name__}.{name}").APPLICATION
-    return application
+        raise UsageError(nearest("application", name, list(APPLICATIONS)))
+    return APPLICATIONS[name]()

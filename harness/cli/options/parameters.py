@@ -23,7 +23,8 @@ from harness.escape import visible
 from harness.play.options import PROTECTIONS, find_protection
 from harness.run_folder.store import MANIFEST
 from harness.runtimes import AUTO, RUNTIMES, find_runtime
-from harness.schedules.catalog import ALL, GROUPS, Anomaly, scenarios_for
+from harness.schedules.catalog import ANOMALIES as ALL_ANOMALIES
+from harness.schedules.catalog import scenarios_for
 from harness.schedules.timers import TIMERS as ALL_TIMERS
 from harness.schedules.timers import find_timers
 from harness.suggest import quoted
@@ -47,8 +48,8 @@ LONGEST_TOPIC = 249
 class Text(click.ParamType[Any]):
     """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid text.
 
-    ``names``: the names that the shell completes. With ``is_list``, texts separated by commas, of which a command gets
-    a list. A subclass of Click's type, like all types here.
+    ``names``: the names that the shell completes, iterated only then. With ``is_list``, texts separated by commas, of
+    which a command gets a list. A subclass of Click's type, like all types here.
     """
 
     name = "text"
@@ -61,7 +62,7 @@ class Text(click.ParamType[Any]):
         *,
         is_list: bool = False,
     ) -> None:
-        self.check, self.names, self.metavar, self.is_list = check, tuple(names), metavar, is_list
+        self.check, self.names, self.metavar, self.is_list = check, names, metavar, is_list
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
         """Return the value's name in the help."""
@@ -205,7 +206,7 @@ RUN_FOLDER = FilePath(
 )
 PATCH = FilePath("give a folder of classes or a jar", exists=True, metavar="DIR|JAR")
 TARGET = Text(find_target, TARGETS, "NAME")
-ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL), "NAME")
+ANOMALIES = Text(scenarios_for, ALL_ANOMALIES, "NAME")
 NEMESIS = Text(find_script, SCRIPTS, "NAME")
 CLIENT = Text(find_client, CLIENTS, "NAME")
 APPLICATION = Text(find_application, APPLICATIONS, "NAME")

@@ -89,7 +89,7 @@ _DECLARATIONS = (
     RUN.option("--time-limit", kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
                "End the run after S seconds, as unknown.", name="time_limit_s"),
     TEST.option("--application", kinds.APPLICATION,
-                "Also show what an application sees: streams or connect."),
+                "Also show what an application sees: streams, connect, or a plugin's."),
     CLUSTER.flag("--gate",
                  "Start every broker with the gate (`harness gate`)."),
     CLUSTER.option("--gate-options", kinds.Text(metavar="NAME=VALUE,…"),
