@@ -102,7 +102,10 @@ def _anomalies() -> str:
 
 
 def _targets() -> str:
-    return table(("target", "version", "note"), [(f"`{one.name}`", one.version, one.note) for one in TARGETS.values()])
+    return table(
+        ("target", "version", "status", "note"),
+        [(f"`{one.name}`", one.version, one.status, one.note) for one in TARGETS.values()],
+    )
 
 
 def _settings() -> str:

@@ -45,8 +45,10 @@ def targets(output: str) -> int:
             return "none" if target.system in SIMULATED else "an image"
         return "cached" if is_cached(target) else "to be fetched"
 
-    rows = [(target.name, target.version, jars_column(target), target.note) for target in TARGETS.values()]
-    return _show_list("targets", ("target", "version", "jars", "note"), rows, output, PLUGINS)
+    rows = [
+        (target.name, target.version, jars_column(target), target.status, target.note) for target in TARGETS.values()
+    ]
+    return _show_list("targets", ("target", "version", "jars", "status", "note"), rows, output, PLUGINS)
 
 
 @command("harness nemeses", "harness nemeses --format json")

@@ -98,8 +98,13 @@ def assemble(
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),
-        notes=tuple(manifest.get("departures", ())),
+        notes=(*_status_note(manifest["target"]), *manifest.get("departures", ())),
     )
+
+
+def _status_note(target: Mapping[str, Any]) -> tuple[str, ...]:
+    status = target.get("status")
+    return (f"the target {target['name']} is {status}",) if status else ()
 
 
 def _scenario(  # noqa: PLR0917

@@ -46,7 +46,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "status": RUNNING,
             "failure": None,
             "command": command,
-            "target": {"name": target.name, "version": target.version, "note": target.note},
+            "target": {name: getattr(target, name) for name in ("name", "version", "note", "status")},
             "coordination": dict.fromkeys(plan.system.proof, False),
             "anomaly": options.anomaly or SCHEDULE,
             "schedule": schedule_json(schedule) if schedule else None,

@@ -23,6 +23,8 @@ KAFKA, REDPANDA = "kafka", "redpanda"
 SIM_KAFKA, SIM_REDPANDA = "sim-kafka", "sim-redpanda"
 SIMULATED = (SIM_KAFKA, SIM_REDPANDA)
 """Systems that are models of this project (`harness.models.cluster`)."""
+EXPERIMENTAL, YOUR_OWN = "experimental", "your own"
+"""Targets that this project never ran, and targets of a user's file; lists and reports show it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Target:
 
     ``system``: see `harness.systems`. ``broker_settings``: the settings that define this target. ``excluded_modules``:
     ``group:artifact`` dependencies of Kafka's POMs that are left out. ``note``: the reason for that, or another
-    feature. ``build``: a user's Kafka, or a patch, that replaces the jars of Maven Central.
+    feature. ``build``: a user's Kafka, or a patch, that replaces the jars of Maven Central. ``status``: EXPERIMENTAL,
+    YOUR_OWN, or "".
     """
 
     name: str
@@ -42,6 +45,7 @@ class Target:
     system: str = KAFKA
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     build: Build | None = None
+    status: str = ""
 
     @property
     def group_protocols(self) -> tuple[str, ...]:
@@ -68,10 +72,10 @@ _KAFKA = (
 _REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
 
 _REDPANDA = (
-    Target("redpanda-25.2", "25.2.11", system=REDPANDA, note="before coordinated compaction: tombstones may diverge, markers are never removed"),  # noqa: E501
-    Target("redpanda-25.3", "25.3.10", system=REDPANDA, broker_settings=_REMOVES_MARKERS, note="the first line with coordinated compaction"),  # noqa: E501
-    Target("redpanda-26.1", "26.1.14", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
-    Target("redpanda-26.2", "26.2.2", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
+    Target("redpanda-25.2", "25.2.11", system=REDPANDA, status=EXPERIMENTAL, note="before coordinated compaction: tombstones may diverge, markers are never removed"),  # noqa: E501
+    Target("redpanda-25.3", "25.3.10", system=REDPANDA, status=EXPERIMENTAL, broker_settings=_REMOVES_MARKERS, note="the first line with coordinated compaction"),  # noqa: E501
+    Target("redpanda-26.1", "26.1.14", system=REDPANDA, status=EXPERIMENTAL, broker_settings=_REMOVES_MARKERS),
+    Target("redpanda-26.2", "26.2.2", system=REDPANDA, status=EXPERIMENTAL, broker_settings=_REMOVES_MARKERS),
 )
 _SIMULATED = (
     Target(SIM_KAFKA, "4.4", system=SIM_KAFKA, note="simulated: each replica cleaned on its own timers"),
