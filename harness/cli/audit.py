@@ -179,6 +179,7 @@ def disk(
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
+@common.cluster_option
 @common.controllers_option
 @common.controllers_config_option
 @READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
@@ -260,6 +261,7 @@ def live(
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
+@common.cluster_option
 def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
     """List the replicas of a running cluster that are at risk, and since when. Read-only.
 

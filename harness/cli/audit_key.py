@@ -68,6 +68,7 @@ def parse_number(text: str) -> int:
 @READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
 @common.bootstrap_option(required=False, note="  [this, or --broker]")
 @common.config_option
+@common.cluster_option
 def key(  # noqa: PLR0917
     topics: tuple[str, ...],
     key: str,

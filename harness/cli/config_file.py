@@ -7,18 +7,21 @@
     command-config = "client.properties"   # relative to the file
     topics = ["orders-*"]
 
+    [clusters.staging]                     # another cluster, for --cluster staging
+    bootstrap-server = "staging-1:9092"
+
     [spark]
     master = "local[4]"
     conf = { "spark.driver.memory" = "8g" }
 
 The file is `FILE` in the current folder, or the file that the variable `VARIABLE` names. An option on the command line
-precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster takes its name
-from the command line only.
+precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster takes its
+address from the command line only.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +33,8 @@ from harness.toml_tables import read_toml
 
 FILE: Final = "harness.toml"
 VARIABLE: Final = "HARNESS_CONFIG"
-READ_CLUSTERS: Final = ("audit disk", "audit live", "audit exposure")
+READ_CLUSTERS: Final = ("audit disk", "audit live", "audit exposure", "watch", "guard status")
+CLUSTERS: Final = "clusters"
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The settings of a file, by their names; ``path`` is None without a file."""
+    """The settings of a file, by their names; ``path`` is None without a file.
+
+    ``clusters``: the settings of each table in ``[clusters]``, by the names of ``[cluster]``.
+    """
 
     path: Path | None
     values: Mapping[str, Any]
+    clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_config_file() -> ConfigFile:
@@ -68,8 +76,16 @@ def read_config_file() -> ConfigFile:
     path = Path(named or FILE).absolute()
     if not named and not path.exists():
         return ConfigFile(None, {})
-    content = read_toml(path, str(path))
-    return ConfigFile(path, {name: _value(path, name, value) for name, value in _flat(content)})
+    content = dict(read_toml(path, str(path)))
+    clusters = content.pop(CLUSTERS, {})
+    if not isinstance(clusters, dict):
+        raise UsageError(f"{path}: {CLUSTERS} has to be a table of tables")
+    tables = {name: _values(path, {"cluster": table}, f" [{CLUSTERS}.{name}]:") for name, table in clusters.items()}
+    return ConfigFile(path, _values(path, content), tables)
+
+
+def _values(path: Path, content: Mapping[str, Any], table: str = "") -> dict[str, Any]:
+    return {name: _value(path, name, value, f"{path}:{table}") for name, value in _flat(content)}
 
 
 def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -81,11 +97,11 @@ def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _value(path: Path, name: str, value: Any) -> Any:
+def _value(path: Path, name: str, value: Any, place: str) -> Any:
     """Return the option's value. Raises `UsageError` for an unknown setting, and for a value of another form."""
     forms = {setting.name: setting.form for setting in SETTINGS}
     if name not in forms:
-        raise UsageError(f"{path}: {nearest('setting', name, list(forms))}")
+        raise UsageError(f"{place} {nearest('setting', name, list(forms))}")
     match forms[name], value:
         case "a text", str():
             return value
@@ -95,21 +111,40 @@ def _value(path: Path, name: str, value: Any) -> Any:
             return value
         case "a table of texts", dict() if all(isinstance(text, str) for text in value.values()):
             return [f"{key}={text}" for key, text in value.items()]
-    raise UsageError(f"{path}: {name} has to be {forms[name]}")
+    raise UsageError(f"{place} {name} has to be {forms[name]}")
 
 
 def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
     """Return the settings as Click's default map: by command, then by parameter."""
-    settings = [setting for setting in SETTINGS if setting.name in config.values]
 
     def defaults(command: click.Command, name: str) -> dict[str, Any]:
         if isinstance(command, click.Group):
             return {inner: defaults(child, f"{name} {inner}".strip()) for inner, child in command.commands.items()}
         return {
-            str(option.name): config.values[setting.name]
-            for option in command.params
-            for setting in settings
-            if setting.option in option.opts and (setting.commands is None or name in setting.commands)
+            parameter: config.values[setting.name]
+            for parameter, setting in _parameters(command)
+            if setting.name in config.values and (setting.commands is None or name in setting.commands)
         }
 
     return defaults(group, "")
+
+
+def use_cluster(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    """Replace the defaults from ``[cluster]`` by those of ``[clusters.NAME]``. Raises `UsageError`."""
+    if name is None or context.resilient_parsing:
+        return
+    config = read_config_file()
+    if name not in config.clusters:
+        raise UsageError(f"--cluster: {config.path or FILE}: {nearest('cluster', name, sorted(config.clusters))}")
+    values = config.clusters[name]
+    own = {parameter: setting for parameter, setting in _parameters(context.command) if setting.commands}
+    defaults = {parameter: value for parameter, value in (context.default_map or {}).items() if parameter not in own}
+    chosen = {parameter: values[setting.name] for parameter, setting in own.items() if setting.name in values}
+    if context.info_name == "key":
+        chosen.pop("topics", None)  # it reads one topic
+    context.default_map = {**defaults, **chosen}
+
+
+def _parameters(command: click.Command) -> Iterator[tuple[str, Setting]]:
+    for option in command.params:
+        yield from ((str(option.name), setting) for setting in SETTINGS if setting.option in option.opts)

@@ -99,6 +99,7 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
 )
 @common.bootstrap_option()
 @common.config_option
+@common.cluster_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
     """Show paused topics and their previous settings.
 

@@ -72,6 +72,12 @@ def settings(output: str) -> int:
     """List settings of harness.toml and the environment, and the source of each value."""
     config = read_config_file()
     values = [(setting.name, setting.option, config.values.get(setting.name), str(config.path)) for setting in SETTINGS]
+    values += [
+        (setting.name.replace("cluster", f"clusters.{name}", 1), setting.option, own[setting.name], str(config.path))
+        for name, own in config.clusters.items()
+        for setting in SETTINGS
+        if setting.name in own
+    ]
     values += [(name, purpose, os.environ.get(name), "environment") for name, purpose in VARIABLES]
     rows = [(name, purpose, _text(value), "" if value is None else source) for name, purpose, value, source in values]
     return _show_list("settings", ("setting", "for", "value", "from"), rows, output)

@@ -22,6 +22,7 @@ WATCHING = common.Group("Watching")
 @common.topic_option(common.Group("What to audit"))
 @common.bootstrap_option()
 @common.config_option
+@common.cluster_option
 @common.controllers_option
 @common.controllers_config_option
 @WATCHING.option(

@@ -12,6 +12,7 @@ from documentation import ROOT
 
 from harness.cli.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
 from harness.cli.lists import VARIABLES
+from harness.cli.main import cli
 from harness.errors import UsageError
 
 
@@ -80,6 +81,10 @@ def test_the_variable_names_another_file(folder: Path, monkeypatch: pytest.Monke
         ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
         ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
         ("[spark]\nconf = ['a=b']", "spark.conf has to be a table of texts"),
+        ("[clusters.eu]\ntopics = 'orders'", "[clusters.eu]: cluster.topics has to be a list of texts"),
+        ("[clusters.eu]\ntopic = ['orders']", "[clusters.eu]: unknown setting 'cluster.topic'"),
+        ("[clusters]\neu = 'kafka-1:9092'", "[clusters.eu]: unknown setting 'cluster'"),
+        ("clusters = 'eu'", "clusters has to be a table of tables"),
         ("[spark]\nmasters = 'local'", "unknown setting 'spark.masters'; did you mean spark.master"),
         ("spark = 'local'", "unknown setting 'spark'"),
         ("results = ", "Invalid value"),
@@ -116,6 +121,73 @@ def test_an_option_on_the_command_line_precedes_the_file(folder: Path) -> None:
     assert got == {"topics": ("orders",)}
     group.main(["audit", "live", "--topic", "users"], standalone_mode=False, default_map=defaults)
     assert got == {"topics": ("users",)}
+
+
+CLUSTERS = """\
+results = "runs"
+[cluster]
+bootstrap-server = "kafka-1:9092"
+command-config = "client.properties"
+topics = ["orders-*"]
+[clusters.staging]
+bootstrap-server = "staging-1:9092"
+[clusters."prod.eu"]
+bootstrap-server = "eu-1:9092"
+topics = ["users"]
+"""
+
+
+def parameters(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
+    """Return the parameters that a command line gives a command, which is not executed."""
+    command: click.Command = cli
+    for word in words:
+        command = command.commands.get(word, command) if isinstance(command, click.Group) else command
+    got: dict[str, Any] = {}
+    monkeypatch.setattr(command, "callback", lambda **given: got.update(given))
+    cli.main(list(words), prog_name="harness", standalone_mode=False)
+    return {name: got[name] for name in ("bootstrap", "config", "topics") if name in got}
+
+
+ORDERS, STAGING, EU, USERS = "kafka-1:9092", "staging-1:9092", "eu-1:9092", ("users",)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("audit exposure", {"bootstrap": ORDERS, "config": "client.properties", "topics": ("orders-*",)}),
+        ("audit exposure --cluster staging", {"bootstrap": STAGING, "config": None, "topics": ()}),
+        ("audit live --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
+        ("audit live --cluster prod.eu --bootstrap-server a:1", {"bootstrap": "a:1", "config": None, "topics": USERS}),
+        ("audit key --key K --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
+        ("watch --state s --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": USERS}),
+        ("guard status --cluster staging", {"bootstrap": STAGING, "config": None}),
+    ],
+)
+def test_a_named_cluster_replaces_the_other_cluster_as_a_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: dict[str, Any]
+) -> None:
+    (folder / FILE).write_text(CLUSTERS)
+    (folder / "client.properties").touch()
+    if expected["config"]:
+        expected = {**expected, "config": folder / expected["config"]}
+    assert parameters(monkeypatch, *line.split()) == expected
+
+
+def test_an_unknown_cluster_is_rejected_with_the_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / FILE).write_text(CLUSTERS)
+    names = r"--cluster: .*harness\.toml: unknown cluster 'prod'.*\(known: prod\.eu, staging\)"
+    with pytest.raises(UsageError, match=names):
+        parameters(monkeypatch, "audit", "live", "--cluster", "prod")
+    (folder / FILE).unlink()
+    with pytest.raises(UsageError, match=r"unknown cluster 'prod' \(known: none\)"):
+        parameters(monkeypatch, "audit", "live", "--cluster", "prod")
+
+
+@pytest.mark.parametrize("words", ["guard", "guard release", "repair audit.json --plan"])
+@pytest.mark.usefixtures("folder")
+def test_commands_that_change_a_cluster_take_its_address_only(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    with pytest.raises(click.NoSuchOption, match="--cluster"):
+        parameters(monkeypatch, *words.split(), "--cluster", "staging")
 
 
 # --- environment

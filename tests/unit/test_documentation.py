@@ -52,7 +52,8 @@ def parse(words: list[str]) -> None:
         given = value is not None and not parameter.value_is_missing(value)
         if given and not isinstance(parameter.type, FilePath) and not names_a_build(parameter, value):
             parameter.type_cast_value(context, value)
-        assert not parameter.required or given, f"{parameter.opts[0]} is missing"
+        is_in_file = parameter.name == "bootstrap" and "cluster" in values  # --cluster NAME
+        assert not parameter.required or given or is_in_file, f"{parameter.opts[0]} is missing"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

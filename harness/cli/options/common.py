@@ -13,6 +13,7 @@ import cloup
 from click.core import ParameterSource
 
 from harness import DISTRIBUTION
+from harness.cli.config_file import use_cluster
 from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
 from harness.console import JSON, QUIET, TEXT, VERBOSE
 from harness.errors import UsageError
@@ -170,6 +171,13 @@ def bootstrap_option(*, required: bool = True, note: str = "  [required]") -> Ca
 config_option = CLUSTER.option(
     "--command-config", file_to_read(), "Properties file of a Java client, for SASL and TLS.", name="config"
 )
+
+
+_text = "Brokers, login and topics from [clusters.NAME] of harness.toml."
+cluster_option = CLUSTER.option(
+    "--cluster", Text(metavar="NAME"), _text, callback=use_cluster, expose_value=False, is_eager=True
+)
+"""For commands that only read a cluster."""
 
 
 def addresses(bootstrap: str, config: Path | None) -> list[Address]:
