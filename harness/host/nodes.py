@@ -1,12 +1,16 @@
-"""Hosts of brokers, reached by SSH: their names, the verification of their host keys, and commands on them."""
+"""Hosts of brokers, reached by SSH: their names, the verification of their host keys, and commands on them.
+
+``~/.ssh/config`` applies: HostName, Port, User, IdentityFile, ProxyJump and ProxyCommand. Unknown host keys are
+rejected in any case.
+"""
 
 import base64
 import getpass
 import hashlib
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +29,16 @@ KEEPALIVE_S = 5
 
 @dataclass(frozen=True)
 class Node:
-    """A host, and the user of the login."""
+    """A host, and the user of the login. ``alias``: its name in ``~/.ssh/config``."""
 
     host: str
     port: int
     user: str
+    alias: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         """Return the form of ``--nodes``."""
-        return f"{self.user}@{self.host}:{self.port}"
+        return f"{self.user}@{self.alias or self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,12 @@ class Access:
     pins: tuple[str, ...] = ()
 
 
-def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int = PORT) -> tuple[Node, ...]:
-    """Return the nodes of ``[user@]host[:port]`` texts. Raises `UsageError` for other texts and for duplicates."""
-    nodes = tuple(_parse_node(text.strip(), user or getpass.getuser(), port) for text in texts)
+def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int | None = None) -> tuple[Node, ...]:
+    """Return the nodes of ``[user@]host[:port]`` texts, with ``user`` and ``port`` where a text has none.
+
+    Raises `UsageError` for other texts and for duplicates.
+    """
+    nodes = tuple(_parse_node(text.strip(), user, port) for text in texts)
     twice = sorted({str(node) for node in nodes if nodes.count(node) > 1})
     if twice:
         raise UsageError(f"{', '.join(twice)} is named twice: every broker needs a separate host")
@@ -73,9 +81,12 @@ def read_hosts_file(path: Path) -> list[str]:
 class NodeConnection:
     """A login on a node, open until closed."""
 
-    def __init__(self, node: Node, access: Access) -> None:
-        """Log in. Raises `UsageError` with a remedy if the login fails."""
+    def __init__(self, node: Node, access: Access, jumps: str | None = None) -> None:
+        """Log in. Raises `UsageError` with a remedy if the login fails. ``jumps``: in place of the file's ProxyJump."""
         self.node = node
+        self._jump: NodeConnection | None = None
+        options = _ssh_options(node.alias or node.host)
+        keys = access.key or [path for path in options.get("identityfile", ()) if Path(path).exists()] or None
         self._client = paramiko.SSHClient()
         self._client.set_missing_host_key_policy(_Pinned(access.pins))
         try:
@@ -87,19 +98,30 @@ class NodeConnection:
                 node.host,
                 port=node.port,
                 username=node.user,
-                key_filename=access.key,
-                look_for_keys=access.key is None,
+                key_filename=keys,  # type: ignore[arg-type]  # a list, too
+                look_for_keys=keys is None,
+                sock=self._route(access, jumps or options.get("proxyjump", "none"), options.get("proxycommand")),
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=CONNECT_TIMEOUT_S,
                 auth_timeout=CONNECT_TIMEOUT_S,
             )
         except (OSError, SSHException) as error:
-            self._client.close()
+            self.close()
             raise UsageError(f"login to {node} failed: {_why(error, node)}") from error
         transport = self._client.get_transport()
         if transport is not None:
             transport.set_keepalive(KEEPALIVE_S)
         self._files: paramiko.SFTPClient | None = None
+
+    def _route(self, access: Access, jumps: str, command: str | None) -> Any:
+        """Return a channel through the last jump host or a ProxyCommand; None for a direct connection."""
+        earlier, _, last = jumps.rpartition(",")
+        if last != "none" and (jump := _parse_node(last, None, None)) != self.node:
+            self._jump = NodeConnection(jump, access, earlier or None)
+            transport = self._jump._client.get_transport()  # noqa: SLF001  (of this class)
+            target = self.node.host, self.node.port
+            return transport and transport.open_channel("direct-tcpip", target, ("", 0), timeout=CONNECT_TIMEOUT_S)
+        return paramiko.ProxyCommand(command) if command else None
 
     @property
     def files(self) -> paramiko.SFTPClient:
@@ -137,6 +159,8 @@ class NodeConnection:
     def close(self) -> None:
         """Log out."""
         self._client.close()
+        if self._jump is not None:
+            self._jump.close()
 
 
 def fingerprint(key: Any) -> str:
@@ -159,12 +183,24 @@ class _Pinned(paramiko.MissingHostKeyPolicy):
             )
 
 
-def _parse_node(text: str, user: str, port: int) -> Node:
+def _parse_node(text: str, user: str | None, port: int | None) -> Node:
     match = _NODE.fullmatch(text)
-    number = int(match["port"] or port) if match else 0
-    if match is None or not 1 <= number <= LAST_PORT:
+    options = _ssh_options(match["host"]) if match else {}
+    number = (match and match["port"]) or str(port or options.get("port", PORT))
+    if match is None or not number.isdecimal() or not 1 <= int(number) <= LAST_PORT:
         raise UsageError(f"{quoted(text)}: give hosts as [user@]host[:port], with commas between them")
-    return Node(match["host"], number, match["user"] or user)
+    login = match["user"] or user or options.get("user") or getpass.getuser()
+    return Node(options["hostname"], int(number), login, match["host"])
+
+
+def _ssh_options(host: str) -> Mapping[str, Any]:
+    """Return the options of a host in ``~/.ssh/config``, ``hostname`` at least. Raises `UsageError`."""
+    path = Path("~/.ssh/config").expanduser()
+    try:
+        config = paramiko.SSHConfig.from_path(str(path)) if path.is_file() else paramiko.SSHConfig()
+        return config.lookup(host)
+    except (OSError, ValueError, ImportError, SSHException) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 def _why(error: Exception, node: Node) -> str:

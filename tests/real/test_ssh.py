@@ -150,6 +150,40 @@ def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox,
     ran = sandbox.run(TARGET, *chosen, "--ssh-host-key", rig.fingerprint).end(EXIT_ANOMALY)
 
 
+SSH_CONFIG = """\
+Host *
+    User root
+    IdentityFile {folder}/key
+Host n1
+    HostName {hosts[0]}
+Host n2
+    HostName {hosts[1]}
+    ProxyJump n1
+Host n3
+    HostName {hosts[2]}
+    ProxyCommand bash -c 'touch {folder}/proxied; exec 3<>/dev/tcp/%h/%p; cat <&3 & cat >&3; kill $!'
+"""
+
+
+def test_hosts_of_an_ssh_configuration(sandbox: Sandbox, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
+    monkeypatch.setenv("HOME", str(sandbox.root))
+    folder = sandbox.root / ".ssh"
+    folder.mkdir()
+    (folder / "config").write_text(SSH_CONFIG.format(folder=rig.folder, hosts=rig.hosts))
+    chosen = ("--anomaly", "stuck-lso", "--runtime", "ssh", "--nodes", "n1,n2,n3")
+    ran = sandbox.run(TARGET, *chosen).end(EXIT_USAGE)
+    assert "its host key is unknown" in ran.stderr
+    (folder / "known_hosts").write_text((rig.folder / "known_hosts").read_text())
+    sandbox.run(TARGET, *chosen).end(EXIT_ANOMALY)
+    run = sandbox.latest(TARGET, "stuck-lso")
+    nodes = json.loads((run / "manifest.json").read_text())["runtime"]["nodes"]
+    assert sorted(nodes) == ["root@n1:22", "root@n2:22", "root@n3:22"]
+    assert f"Accepted publickey for root from {rig.hosts[0]} " in (rig.folder / "sshd-2.log").read_text()
+    assert (rig.folder / "proxied").exists()
+    assert left_on_nodes(rig, run.name) == []
+
+
 @pytest.mark.commit
 def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sandbox.root / "another"))

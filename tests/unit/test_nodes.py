@@ -17,6 +17,14 @@ from harness.json_codec import from_json, to_json
 NODE = Node("n1", 22, "root")
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for ``~/.ssh``, so that this user's own file does not matter."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    return tmp_path / ".ssh"
+
+
 @pytest.mark.parametrize(
     ("text", "node"),
     [
@@ -34,6 +42,47 @@ def test_a_host_may_have_a_user_and_a_port(text: str, node: Node) -> None:
 def test_malformed_hosts_are_rejected(text: str) -> None:
     with pytest.raises(UsageError, match=r"give hosts as \[user@\]host\[:port\]"):
         parse_nodes(["n0", text])
+
+
+CONFIG = """\
+Host n1 n2
+    HostName 10.0.0.1
+Host n1
+    User kafka
+    Port 2022
+Host *
+    User someone
+"""
+
+
+def test_the_ssh_configuration_names_hosts_users_and_ports(home: Path) -> None:
+    (home / "config").write_text(CONFIG)
+    (node,) = parse_nodes(["n1"])
+    assert node == Node("10.0.0.1", 2022, "kafka")
+    assert str(node) == "kafka@n1:2022"
+    assert parse_nodes([str(node)]) == (node,)
+    assert parse_nodes(["root@n1:22", "n3"]) == (Node("10.0.0.1", 22, "root"), Node("n3", 22, "someone"))
+    assert parse_nodes(["n1"], user="me", port=23) == (Node("10.0.0.1", 23, "me"),)
+    with pytest.raises(UsageError, match="kafka@n2:2022 is named twice"):
+        parse_nodes(["n1", "kafka@n2:2022"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("Host n1\n  Port ssh\n", r"'n1': give hosts as"), ("Host 'n1\n", r"\.ssh/config cannot be read: ")],
+)
+def test_a_malformed_ssh_configuration_is_rejected(home: Path, text: str, message: str) -> None:
+    (home / "config").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        parse_nodes(["n1"])
+
+
+def test_a_jump_to_the_host_itself_is_no_jump(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "config").write_text("Host *\n  ProxyJump root@n1\n  IdentityFile ~/.ssh/missing\n")
+    connections: list[dict[str, Any]] = []
+    monkeypatch.setattr(paramiko.SSHClient, "connect", lambda *_, **options: connections.append(options))
+    NodeConnection(NODE, Access((NODE,))).close()
+    assert [(c["sock"], c["key_filename"], c["look_for_keys"]) for c in connections] == [(None, None, True)]
 
 
 def test_two_brokers_on_one_host_are_rejected() -> None:
