@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.machinery
 import importlib.metadata
 import platform
 import re
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psutil
 
@@ -24,14 +26,12 @@ from harness.schedules.catalog import PLUGINS as ANOMALY_PLUGINS
 from harness.targets import PLUGINS as TARGET_PLUGINS
 from harness.targets import TARGETS, WITH_JARS
 from harness.targets.jars import is_cached
-from nemesis import PLUGINS as NEMESIS_PLUGINS
-from nemesis import SCRIPTS
-from workloads.applications import PLUGINS as APPLICATION_PLUGINS
 
 MISSING, OK, OPTIONAL = "missing", "ok", "optional"
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_MEMORY_BYTES = 4 * 1024**3
+TOP_LEVEL = ("harness", "checkers", "workloads", "nemesis", "compose")
 _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
 
@@ -57,9 +57,12 @@ class Check:
 
 def diagnose() -> list[Check]:
     """Check everything that a run needs before its first broker starts; raises nothing."""
-    needed = [_python(), _java(), *_packages(), _disk(), _memory(), _ports()]
-    # A missing part of these is information only: few runs need it.
-    optional = [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars(), *_plugins()]
+    own = _top_level()
+    needed = [_python(), _java(), *_packages(), own, _disk(), _memory(), _ports()]
+    # A missing part of these is information only: few runs need it. They import top-level packages.
+    optional = (
+        [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars(), *_plugins()] if own.ok else []
+    )
     return [*(replace(check, remedy="") if check.ok else check for check in needed), *optional]
 
 
@@ -103,6 +106,19 @@ def _package(distribution: str, modules: Sequence[str]) -> Check:
     return Check(name, ok=True, found=version)
 
 
+def _top_level() -> Check:
+    """Check that the top-level packages are of this distribution alone, and that no folder of the path shadows them."""
+    home, owners, wrong = Path(__file__).parents[1], importlib.metadata.packages_distributions(), []
+    for name in TOP_LEVEL:
+        spec = importlib.machinery.PathFinder.find_spec(name)
+        folder = Path(next(iter(spec.submodule_search_locations or ()), "")) if spec else Path()
+        others = [other for other in owners.get(name, ()) if _normalized(other) != DISTRIBUTION]
+        if folder.parent != home or others:
+            wrong.append(f"{name} ({folder}{''.join(f', also of {other}' for other in others)})")
+    found = f"shadowed: {'; '.join(wrong)}" if wrong else ", ".join(TOP_LEVEL)
+    return Check("top-level names", not wrong, found, f"uv tool install {DISTRIBUTION}, or another environment")
+
+
 def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -132,6 +148,8 @@ def _ports() -> Check:
 
 
 def _fault(need: str) -> Check:
+    from nemesis import SCRIPTS  # noqa: PLC0415  (it may be shadowed)
+
     reason = local.WHY_UNAVAILABLE[need]()
     nemeses = ", ".join(script.name for script in SCRIPTS.values() if need in script.needs)
     remedy = f"needed only for --runtime local --nemesis {nemeses}" if reason else ""
@@ -194,6 +212,9 @@ def _jars() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
+    from nemesis import PLUGINS as NEMESIS_PLUGINS  # noqa: PLC0415  (as above)
+    from workloads.applications import PLUGINS as APPLICATION_PLUGINS  # noqa: PLC0415
+
     for group in (NEMESIS_PLUGINS, ANOMALY_PLUGINS, TARGET_PLUGINS, APPLICATION_PLUGINS):
         for plugin in group.plugins:
             remedy = f"update or uninstall {plugin.origin}" if plugin.problem else ""

@@ -31,6 +31,18 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     Exit codes: 0 nothing that every run needs is missing, 254 something is, 255 failed.
     """
     from harness.doctor import diagnose  # noqa: PLC0415
+
+    if targets:
+        _fetch(targets)
+    checks = diagnose()
+    if output == JSON:
+        stdout().json(envelope(checks=[{**vars(check), "status": check.status} for check in checks]))
+    else:
+        _show(checks)
+    return EXIT_CLEAN if all(check.ok for check in checks) else EXIT_USAGE
+
+
+def _fetch(targets: Sequence[str]) -> None:
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
     from harness.spark import background  # noqa: PLC0415
@@ -42,15 +54,8 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     for target in [find_target(name) for name in targets]:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
-    if targets:
-        archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
-        progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
-    checks = diagnose()
-    if output == JSON:
-        stdout().json(envelope(checks=[{**vars(check), "status": check.status} for check in checks]))
-    else:
-        _show(checks)
-    return EXIT_CLEAN if all(check.ok for check in checks) else EXIT_USAGE
+    archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
+    progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
 
 
 def _show(checks: Sequence[Check]) -> None:

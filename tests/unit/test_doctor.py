@@ -5,6 +5,7 @@ import importlib.metadata
 import re
 import shutil
 import socket
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
+from documentation import ROOT
 
 from harness import doctor
 from harness.cli.doctor import doctor as command
@@ -63,6 +65,34 @@ def test_the_table_is_folded_and_fits_a_hundred_columns(monkeypatch: pytest.Monk
     )
     assert sum("package" in line for line in shown) == sum("jars" in line for line in shown) == 1
     assert re.fullmatch(r"1 missing, \d+ ok, \d+ optional: install what is missing", shown[-1])
+
+
+@pytest.mark.parametrize("name", doctor.TOP_LEVEL)
+def test_a_folder_that_shadows_a_package_is_reported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert doctor._top_level().ok
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    shadowed = doctor._top_level()
+    assert (shadowed.status, shadowed.found) == ("missing", f"shadowed: {name} ({tmp_path / name})")
+    assert "uv tool install compaction-harness" in shadowed.remedy
+
+
+def test_another_distribution_with_a_package_of_that_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python package of Docker Compose 1 is named compose, too."""
+    owners = {**importlib.metadata.packages_distributions(), "compose": ["compaction-harness", "docker-compose"]}
+    monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: owners)
+    assert check("top-level names").found.endswith(", also of docker-compose)")
+    assert diagnose()[-1].name == "loopback ports", "nothing more is asked"
+
+
+def test_the_top_level_packages_are_those_of_the_wheel() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {pattern.removesuffix("*") for pattern in found} == set(doctor.TOP_LEVEL)
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert all(f"`{name}`" in page for name in doctor.TOP_LEVEL)
 
 
 def test_jars_that_are_not_cached_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
