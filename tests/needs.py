@@ -78,6 +78,9 @@ NEEDS: Final = {
     "chromium": Need(lambda: browser() is not None, "apt-get install chromium, or Google Chrome on Ubuntu"),
     "debootstrap": program("debootstrap", "debootstrap"),
     "git": program("git", "git"),
+    "helm": Need(
+        lambda: shutil.which("helm") is not None, "go install helm.sh/helm/v3/cmd/helm@v3.22.0, or Helm's own package"
+    ),
     "promtool": Need(
         lambda: shutil.which("promtool") is not None or succeeds("apt-get", "download", "--print-uris", "prometheus"),
         "apt-get update, for the package prometheus",

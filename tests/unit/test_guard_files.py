@@ -1,29 +1,60 @@
 """The files with which the guard runs for good: commands can be parsed, metrics exist and are documented."""
 
+import json
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from documentation import ROOT
+from fakes.clock import NOW_MS
 from test_documentation import parse
+from test_watch_rounds import STATUS
 
 import compose.guard
+from harness.audit.watch import status as watch_status
 from harness.protect.guard.metrics import PREFIX, families
 from harness.protect.guard.status import GuardStatus, Observation
 
 FILES = Path(compose.guard.__file__).parent
 PAGE = (ROOT / "docs/reference/guard.md").read_text()
 METRICS = {family.name for family in families(GuardStatus(), Observation(), 1)}
+EXPOSED = {
+    sample.name
+    for status in (families(GuardStatus(), Observation(), 1), watch_status.families(STATUS, NOW_MS))
+    for family in status
+    for sample in family.samples
+} | {family.name for family in families(GuardStatus(), Observation(), 1)}
+"""The names of all samples, and of the guard's metrics that have none before the first round."""
+LABELS = {label for family in watch_status.families(STATUS, NOW_MS) for s in family.samples for label in s.labels}
 
 
-def test_the_metrics_of_the_alert_rules_exist() -> None:
+def expressions_of_rules() -> list[str]:
     rules: Any = yaml.safe_load((FILES / "alerts.yaml").read_text())
-    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    names = {name for expression in expressions for name in re.findall(rf"{PREFIX}\w+", expression)}
-    assert len(names) > 5
-    assert names <= METRICS
+    return [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in json.loads((FILES / "dashboard.json").read_text())["panels"] if panel["type"] != "row"]
+
+
+def expressions_of_panels() -> list[str]:
+    return [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("expressions", [expressions_of_rules, expressions_of_panels])
+def test_the_metrics_of_alert_rules_and_dashboard_exist(expressions: Callable[[], list[str]]) -> None:
+    names = {name for expression in expressions() for name in re.findall(r"compaction_\w+", expression)}
+    assert {name.split("_")[1] for name in names} == {"guard", "watch"}
+    assert names - EXPOSED == set()
+
+
+def test_the_dashboard_has_every_label_that_its_legends_name() -> None:
+    legends = "".join(target["legendFormat"] for panel in panels() for target in panel["targets"])
+    assert set(re.findall(r"{{(\w+)}}", legends)) <= LABELS | {"topic", "instance"}
 
 
 def test_every_metric_is_on_the_page() -> None:
