@@ -57,11 +57,11 @@ class Check:
 
 def diagnose() -> list[Check]:
     """Check everything that a run needs before its first broker starts; raises nothing."""
-    own = _top_level()
-    needed = [_python(), _java(), *_packages(), own, _disk(), _memory(), _ports()]
+    top_level = _top_level()
+    needed = [_python(), _java(), *_packages(), top_level, _disk(), _memory(), _ports()]
     # A missing part of these is information only: few runs need it. They import top-level packages.
     optional = (
-        [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars(), *_plugins()] if own.ok else []
+        [*map(_fault, local.WHY_UNAVAILABLE), *_containers(), _archive(), *_jars(), *_plugins()] if top_level.ok else []
     )
     return [*(replace(check, remedy="") if check.ok else check for check in needed), *optional]
 

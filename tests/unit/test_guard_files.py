@@ -3,7 +3,12 @@
 import json
 import re
 import shlex
-from collections.abc import Callable
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,8 @@ import pytest
 import yaml
 from documentation import ROOT
 from fakes.clock import NOW_MS
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from test_documentation import parse
 from test_watch_rounds import STATUS
 
@@ -76,3 +83,52 @@ def test_the_command_of_the_service_can_be_parsed() -> None:
     words = [word if "BOOTSTRAP" not in word else "kafka-1:9092" for word in content["services"]["guard"]["command"]]
     parse(words)
     assert content["services"]["guard"]["ports"] == ["127.0.0.1:9464:9464"], "on loopback by default"
+
+
+def needed_by(distributions: Iterable[str]) -> set[str]:
+    """Return the distributions and all that they require, with normalized names."""
+    needed = [canonicalize_name(name) for name in distributions]
+    for name in needed:
+        with suppress(metadata.PackageNotFoundError):  # for another Python or system
+            required = map(Requirement, metadata.requires(name) or ())
+            names = {canonicalize_name(one.name) for one in required if "extra" not in str(one.marker)}
+            needed.extend(names - set(needed))
+    return set(needed)
+
+
+GUARD_ALONE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(name)
+
+ABSENT = set(sys.argv.pop(1).split(","))
+sys.meta_path.insert(0, Absent())
+from harness.cli.main import main
+import harness.protect.guard.channel, harness.protect.guard.service, harness.report.endpoint
+main()
+"""
+
+
+@pytest.mark.parametrize(("left_out", "error"), [((), "no broker answers"), (("waitress",), "ModuleNotFoundError")])
+def test_the_guard_runs_with_the_packages_of_its_image(left_out: Sequence[str], error: str) -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    present = needed_by(groups["guard"]) | {"compaction-harness"}
+    absent = {
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not present & {canonicalize_name(owner) for owner in owners} and module.isidentifier()
+    }
+    assert {"pyspark", "numpy", "pyarrow"} <= absent
+    words = ["guard", "--dry-run", "--bootstrap-server", "127.0.0.1:1"]
+    done = subprocess.run(
+        [sys.executable, "-c", GUARD_ALONE, ",".join({*absent, *left_out}), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert error in done.stderr
