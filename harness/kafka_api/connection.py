@@ -82,22 +82,27 @@ class SocketStream:
             self._socket = security.tls.wrap_socket(self._socket, server_hostname=self.address.host)
         if security.mechanism is None:
             return
-        user, password = security.credentials
         offered = self.call(SaslHandshakeRequest[1](mechanism=security.mechanism))
         if offered.error_code:
             mechanisms = ", ".join(offered.mechanisms)
             raise HarnessError(f"{self.address} refuses {security.mechanism}; it offers {mechanisms}")
-        mechanism = get_sasl_mechanism(security.mechanism)(
-            security_protocol=security.protocol,
-            sasl_mechanism=security.mechanism,
-            sasl_plain_username=user,
-            sasl_plain_password=password,
-        )
-        while not mechanism.is_done():
-            answer = self.call(SaslAuthenticateRequest[1](auth_bytes=mechanism.auth_bytes()))
-            if answer.error_code:
-                raise HarnessError(f"{self.address} refuses the login of {security.source}: {answer.error_message}")
-            mechanism.receive(answer.auth_bytes)
+        try:
+            mechanism = get_sasl_mechanism(security.mechanism)(
+                host=self.address.host, security_protocol=security.protocol, **security.for_kafka_python
+            )
+            while not mechanism.is_done():
+                mechanism.receive(self._authenticate(mechanism.auth_bytes(), security))
+        except (OSError, HarnessError):
+            raise
+        except Exception as error:
+            # Each mechanism raises errors of its own library.
+            raise HarnessError(f"{self.address}: the login of {security.source} failed: {error}") from error
+
+    def _authenticate(self, auth_bytes: bytes, security: Security) -> bytes:
+        answer = self.call(SaslAuthenticateRequest[1](auth_bytes=auth_bytes))
+        if answer.error_code:
+            raise HarnessError(f"{self.address} refuses the login of {security.source}: {answer.error_message}")
+        return bytes(answer.auth_bytes)
 
     def _read(self, size_bytes: int) -> bytes:
         chunks = bytearray()

@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import javaproperties
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
+from harness.kafka_api.tokens import Token, Tokens, read_token, request_token, sign_token
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+PLAIN, SCRAM_256, SCRAM_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
+MECHANISMS = (PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
 
 JAAS = "sasl.jaas.config"
-PEM, PKCS12 = "PEM", "PKCS12"
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  (the name of a property)
+SERVICE = "sasl.kerberos.service.name"
+ONLY_HERE = {GSSAPI: "a Kerberos ticket is for this host", AWS_MSK_IAM: "AWS's credentials belong to this host"}
+"""The reasons why a login cannot be sent to other hosts."""
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+JKS_MAGIC = b"\xfe\xed\xfe\xed"
+"""The first bytes of a JKS file. Since Java 9, type JKS also reads PKCS#12 files, the form that keytool writes."""
 ENDPOINT = "ssl.endpoint.identification.algorithm"
 ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
 """Prefixes of the login properties; other properties of the file are not passed on."""
@@ -46,15 +56,60 @@ class Security:
 
     @property
     def mechanism(self) -> str | None:
-        """``sasl.mechanism``; None without SASL."""
-        return self.properties["sasl.mechanism"] if self.protocol.startswith("SASL") else None
+        """The mechanism that brokers are asked for; None without SASL.
+
+        ``sasl.mechanism``, but MSK takes the signed request of ``AWS_MSK_IAM`` as a token, too, as librdkafka needs it.
+        """
+        if not self.protocol.startswith("SASL"):
+            return None
+        return OAUTHBEARER if self.named_mechanism == AWS_MSK_IAM else self.named_mechanism
+
+    @property
+    def named_mechanism(self) -> str:
+        """``sasl.mechanism``, with the Java client's default."""
+        return self.properties.get("sasl.mechanism", GSSAPI)
+
+    @property
+    def jaas(self) -> dict[str, str]:
+        """The options of ``sasl.jaas.config`` that are in quotes."""
+        text = self.properties.get(JAAS, "")
+        options = {name: double or single for name, double, single in JAAS_OPTION.findall(text)}
+        return {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
 
     @property
     def credentials(self) -> tuple[str, str]:
         """User name and password of ``sasl.jaas.config``."""
-        options = {name: double or single for name, double, single in JAAS_OPTION.findall(self.properties[JAAS])}
-        unescaped = {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
-        return unescaped["username"], unescaped["password"]
+        return self.jaas["username"], self.jaas["password"]
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The tokens of a login by OAUTHBEARER. Raises `UsageError` for an incomplete or unsupported source."""
+        options, url = self.jaas, self.properties.get(TOKEN_URL, "")
+        request: Callable[[], Token]
+        if self.named_mechanism == AWS_MSK_IAM:
+            request = partial(sign_token, options)
+        elif urlsplit(url).scheme in {"file", "data"}:
+            request = partial(read_token, url)
+        elif urlsplit(url).scheme in {"https", "http"}:
+            prefix = "sasl.oauthbearer.client.credentials.client"
+            user, secret = (
+                self.properties.get(f"{prefix}.{name}") or options.get(f"client{name.title()}")
+                for name in ("id", "secret")
+            )
+            if user is None or secret is None:
+                raise UsageError(f"{JAAS} needs clientId and clientSecret: no other grant is supported")
+            scope = self.properties.get("sasl.oauthbearer.scope") or options.get("scope")
+            trusted = ssl.create_default_context()
+            if self.trusted:
+                trusted.load_verify_locations(cadata=self.trusted)
+            request = partial(request_token, url, (user, secret), scope, trusted)
+        else:
+            raise UsageError(f"{OAUTHBEARER} needs {TOKEN_URL}: https://, http:// or file://")
+        return Tokens(request, {name[10:]: value for name, value in options.items() if name.startswith("extension_")})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the properties, without connections' TLS contexts and tokens."""
+        return Security, (self.source, dict(self.properties))
 
     @property
     def verifies_host(self) -> bool:
@@ -72,9 +127,21 @@ class Security:
         return _pem_of(self, "ssl.keystore", "key", "certificate.chain", has_key=True)
 
     @property
+    def key_password(self) -> str:
+        """The password of `own`'s key. Without one, OpenSSL would ask the terminal for it."""
+        return self.properties.get("ssl.key.password", "")
+
+    @property
     def without_files(self) -> Security:
-        """The same login with the content of its certificate files, for processes on other hosts."""
+        """The same login with the content of its files, for processes on other hosts.
+
+        Raises `UsageError` for a login that is not valid there.
+        """
+        if self.mechanism and (reason := ONLY_HERE.get(self.named_mechanism)):
+            raise UsageError(f"{self.source}: executors cannot log in, because {reason}; use --spark-master local[N]")
         inlined = {"ssl.truststore.certificates": self.trusted, "ssl.keystore.key": self.own}
+        if self.properties.get(TOKEN_URL, "").startswith("file:"):
+            inlined[TOKEN_URL] = f"data:,{quote(self.tokens.token())}"
         others = {
             name: value
             for name, value in self.properties.items()
@@ -82,25 +149,49 @@ class Security:
         }
         return Security(self.source, {**others, **{name: value for name, value in inlined.items() if value}})
 
-    def for_librdkafka(self) -> dict[str, str]:
-        """Return the login as librdkafka's properties."""
-        config = {"security.protocol": self.protocol}
-        if self.mechanism is not None:
+    @property
+    def for_kafka_python(self) -> dict[str, Any]:
+        """The login as the keywords of kafka-python's mechanisms."""
+        if self.mechanism == OAUTHBEARER:
+            return {"sasl_oauth_token_provider": self.tokens}
+        if self.mechanism == GSSAPI:
+            return {"sasl_kerberos_service_name": self.properties.get(SERVICE) or self.jaas["serviceName"]}
+        user, password = self.credentials
+        return {"sasl_mechanism": self.mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """Return the login as librdkafka's properties. Raises `UsageError` for GSSAPI."""
+        config: dict[str, Any] = {"security.protocol": self.protocol}
+        if self.mechanism == GSSAPI:
+            raise UsageError(
+                f"{self.source}: this command also connects by librdkafka, whose wheels have no GSSAPI: use another"
+                " sasl.mechanism for it"
+            )
+        if self.mechanism == OAUTHBEARER:
+            config |= {"sasl.mechanism": OAUTHBEARER, "oauth_cb": self.tokens.for_librdkafka}
+        elif self.mechanism is not None:
             user, password = self.credentials
             config |= {"sasl.mechanism": self.mechanism, "sasl.username": user, "sasl.password": password}
         if self.protocol in {SSL, SASL_SSL}:
             config[ENDPOINT] = "https" if self.verifies_host else "none"
             config |= {"ssl.ca.pem": self.trusted} if self.trusted else {}
-            config |= {"ssl.certificate.pem": self.own, "ssl.key.pem": self.own} if self.own else {}
+            if self.own:
+                pem = dict.fromkeys(("ssl.certificate.pem", "ssl.key.pem"), self.own)
+                config |= {**pem, "ssl.key.password": self.key_password}
         return config
 
     def for_brokers(self, listener: str) -> dict[str, str]:
         """Return the broker settings for a listener with this login, without the broker's own key.
 
-        SCRAM's users are created when storage is formatted (KIP-900).
+        SCRAM's users are created when storage is formatted (KIP-900). Raises `UsageError` for mechanisms that need
+        another server.
         """
         if self.mechanism is None:
             return {}
+        if self.mechanism in {OAUTHBEARER, GSSAPI}:
+            raise UsageError(
+                f"{self.source}: the harness's own brokers take {PLAIN} and SCRAM, not {self.named_mechanism}"
+            )
         user, password = (value.replace("\\", "\\\\").replace('"', '\\"') for value in self.credentials)
         if self.mechanism == PLAIN:
             module = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";'
@@ -115,7 +206,7 @@ class Security:
     @property
     def scram_user(self) -> str | None:
         """The argument for formatting storage that creates the user; None where none is needed."""
-        if self.mechanism in {None, PLAIN}:
+        if self.mechanism not in {SCRAM_256, SCRAM_512}:
             return None
         user, password = self.credentials
         return f"{self.mechanism}=[name={user},password={password}]"
@@ -132,7 +223,11 @@ class Security:
             with NamedTemporaryFile("w", suffix=".pem") as file:
                 file.write(self.own)
                 file.flush()
-                context.load_cert_chain(file.name)
+                try:
+                    context.load_cert_chain(file.name, password=self.key_password)
+                except ssl.SSLError as error:
+                    problem = "the client's key, its certificate or ssl.key.password is wrong"
+                    raise UsageError(f"{self.source}: {problem}: {error}") from error
         return context
 
 
@@ -159,15 +254,43 @@ def read_security(path: Path) -> Security:
 
 
 def _raise_for_sasl(security: Security) -> None:
-    mechanism = security.properties.get("sasl.mechanism")
+    mechanism = security.named_mechanism
     if mechanism not in MECHANISMS:
         raise UsageError(f"{security.source}: sasl.mechanism is {mechanism}; give one of {', '.join(MECHANISMS)}")
+    if mechanism == AWS_MSK_IAM and security.protocol != SASL_SSL:
+        raise UsageError(f"{security.source}: {AWS_MSK_IAM} needs security.protocol={SASL_SSL}")
     try:
-        _ = security.credentials
+        _ = security.for_kafka_python
+        if security.mechanism == OAUTHBEARER:
+            security.tokens.current()
     except KeyError as error:
-        problem = f"there is no {JAAS}" if error.args[0] == JAAS else f"{JAAS} names no {error.args[0]}"
-        example = '…LoginModule required username="…" password="…";'
+        problem = f"{JAAS} names no {error.args[0]}" if JAAS in security.properties else f"there is no {JAAS}"
+        example = f"{SERVICE}=kafka" if mechanism == GSSAPI else '…LoginModule required username="…" password="…";'
         raise UsageError(f"{security.source}: {problem}; give {example}") from None
+    except HarnessError as error:
+        raise UsageError(f"{security.source}: {error}") from error
+    if mechanism == GSSAPI:
+        _raise_for_ticket(security)
+
+
+def _raise_for_ticket(security: Security) -> None:
+    """Verify what kafka-python logs in with: the default Kerberos credentials of this process, never a ``keyTab``."""
+    try:
+        import gssapi  # noqa: PLC0415  (optional)
+    except (ImportError, OSError) as error:
+        remedy = "pip install 'compaction-harness[kerberos]'"
+        raise UsageError(f"{security.source}: {GSSAPI} needs a package: {remedy}") from error
+    try:
+        owner = gssapi.Credentials(usage="initiate").inquire(mechs=False).name
+        principal = security.jaas.get("principal")
+        is_other = principal and owner != gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+    except gssapi.raw.misc.GSSError as error:
+        raise UsageError(
+            f"{security.source}: no valid Kerberos ticket: run kinit, or name a keytab in KRB5_CLIENT_KTNAME"
+            f" (kafka-python ignores keyTab in {JAAS}): {error}"
+        ) from error
+    if is_other:
+        raise UsageError(f"{security.source}: the Kerberos ticket is of {owner}, and {JAAS} names {principal}")
 
 
 def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str | None:
@@ -179,16 +302,16 @@ def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str 
     location = security.properties.get(f"{store}.location")
     if len(values) == len(inline) or location is None:
         return "\n".join(values) or None
-    file, kind = f"{security.source}: {store}.location {location}", security.properties.get(f"{store}.type", "JKS")
-    if kind.upper() not in {PEM, PKCS12}:
-        raise UsageError(
-            f"{file} is of type {kind.upper()}, which only Java reads; convert it"
-            " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
-        )
+    file, kind = f"{security.source}: {store}.location {location}", security.properties.get(f"{store}.type", JKS)
     try:
         content = Path(location).read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
+    if kind.upper() not in {PEM, PKCS12, JKS} or content.startswith(JKS_MAGIC):
+        raise UsageError(
+            f"{file} is of type {kind.upper()}, which only Java reads; convert it"
+            " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
+        )
     if kind.upper() == PEM:
         return content.decode()
     password = security.properties.get(f"{store}.password")

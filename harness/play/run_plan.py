@@ -219,6 +219,8 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
         applications.raise_if_unfit(plan, application, has_login=options.command_config is not None)
     find_client(options.client)
     security = read_security(options.command_config) if options.command_config else None
+    if security is not None:
+        security.for_brokers("")  # rejects a login that the harness does not configure on brokers
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
     java = find_java()

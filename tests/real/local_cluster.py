@@ -25,11 +25,21 @@ def local_cluster(
     settings: Mapping[str, str],
     brokers: Sequence[int] = (1, 2, 3),
     security: Security | None = None,
+    *,
+    jvm_flags: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Make a cluster without starting its brokers; after the block they end. ``folder``: of its logs."""
     equipment = equip(RuntimeRequest(find_target(target), find_java(), lambda *_: None), LOCAL)
     with Workspace(f"test-{new_run_id()}", folder) as workspace:
-        spec = ClusterSpec(workspace.run_id, workspace.path, folder, settings, tuple(brokers), security=security)
+        spec = ClusterSpec(
+            workspace.run_id,
+            workspace.path,
+            folder,
+            settings,
+            tuple(brokers),
+            security=security,
+            jvm_flags=tuple(jvm_flags),
+        )
         with cluster_on(equipment, spec, settle_s=BOUND_S) as cluster:
             # Until brokers and topics are known, admins get errors.
             cluster.tolerated = (HarnessError, OSError, ValueError)

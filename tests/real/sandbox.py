@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 from verdict_schema import violations
 
 from harness.errors import EXIT_CLEAN
@@ -229,6 +230,15 @@ def long_timers() -> list[str]:
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
     """Wait for a condition, bounded."""
     RealClock().wait_until(condition, timeout_s, what)
+
+
+def make_spark_home(sandbox: Sandbox) -> Path:
+    """Return a ``SPARK_HOME`` under which the workers of a ``local-cluster`` can write."""
+    home = sandbox.root / "spark"
+    home.mkdir()
+    for name in ("jars", "bin"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
 
 
 def _temporary_folder(process: psutil.Process) -> str | None:

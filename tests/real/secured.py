@@ -37,7 +37,7 @@ from harness.kafka_api.replica import WireReader
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 
-BOUND_S, STORE_SECRET = 60.0, "the-password-of-the-store"
+BOUND_S, STORE_SECRET, BROKER = 60.0, "the-password-of-the-store", "broker"
 GROUPS = 3
 WRITE, CREATE, DELETE, ALTER, ALTER_CONFIGS = 4, 5, 6, 7, 11
 SCRAM = ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule")
@@ -102,26 +102,36 @@ def login_file(folder: Path, user: str, secret: str, login: tuple[str, str] = PL
     return path
 
 
-def make_stores(folder: Path) -> dict[str, str]:
-    """Write the brokers' key, and the authority that clients trust; return the settings that brokers need."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """Return a random key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def certificate(owner: str, key: ec.EllipticCurvePrivateKey, authority: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    """Return the certificate of a key, issued by the authority of `make_stores`."""
+    name, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (owner, BROKER))
     now = datetime.now(UTC)
-    certificate = (
+    return (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, SHA256())
+        .add_extension(x509.BasicConstraints(ca=owner == BROKER, path_length=None), critical=True)
+        .sign(authority, SHA256())
     )
-    (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+
+
+def make_stores(folder: Path, key: ec.EllipticCurvePrivateKey | None = None) -> dict[str, str]:
+    """Write the brokers' key, which is the authority that clients trust, too; return the settings that brokers need."""
+    key = key or new_key()
+    own = certificate(BROKER, key, key)
+    (folder / "ca.pem").write_bytes(own.public_bytes(Encoding.PEM))
     protection = BestAvailableEncryption(STORE_SECRET.encode())
-    (folder / "broker.p12").write_bytes(serialize_key_and_certificates(b"broker", key, certificate, None, protection))
+    (folder / "broker.p12").write_bytes(serialize_key_and_certificates(BROKER.encode(), key, own, None, protection))
     return {
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(folder / "broker.p12"),

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 from expected import STUCK_LSO
 from generate import generate
 from kept import kept_cluster
-from sandbox import Going, Sandbox, command_line, wait_until
+from sandbox import Going, Sandbox, command_line, make_spark_home, wait_until
 
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
 from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
@@ -45,12 +44,7 @@ class Diverged:
 @pytest.fixture
 def diverged(make_sandbox: Callable[[str], Sandbox], monkeypatch: pytest.MonkeyPatch) -> Diverged:
     sandbox = make_sandbox("cluster")
-    # The workers of such a cluster write under SPARK_HOME.
-    home = sandbox.root / "spark"
-    home.mkdir()
-    for name in ("jars", "bin"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
-    monkeypatch.setenv("SPARK_HOME", str(home))
+    monkeypatch.setenv("SPARK_HOME", str(make_spark_home(sandbox)))
     return Diverged(sandbox, generate(0, STUCK_LSO).write(sandbox.root / "copies"))
 
 

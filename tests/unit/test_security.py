@@ -2,6 +2,7 @@
 
 import pickle
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from cryptography.x509.oid import NameOID
 
 from harness.errors import UsageError
 from harness.kafka_api.address import Address
-from harness.kafka_api.security import read_security
+from harness.kafka_api.security import Security, read_security
 from harness.play import begin
 
 PASSWORD = 'pass "word" \\ 1'  # noqa: S105
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 JAAS = rf'{MODULE} required username="ann" password="pass \\"word\\" \\\\ 1";'
+OAUTH = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token"}
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": JAAS}
 
 
@@ -123,14 +125,62 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
     assert received.tls is not None
 
 
+def test_an_encrypted_key_is_opened_with_its_password(
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, pem_store: dict[str, str]
+) -> None:
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()
+    (tmp_path / "own.pem").write_text(encrypted + pem)
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "own.pem"), "ssl.key.password": "secret"}
+    security = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own}))
+    config = security.for_librdkafka()
+    assert (config["ssl.key.pem"], config["ssl.key.password"]) == (encrypted + pem, "secret")
+    for password in ("other", ""):
+        changed = {"security.protocol": "SSL", **pem_store, **own, "ssl.key.password": password}
+        with pytest.raises(UsageError, match=r"key, its certificate or ssl\.key\.password is wrong"):
+            read_security(file_of(tmp_path, changed))
+
+
+def test_a_store_of_java_has_the_form_of_its_first_bytes(
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, pem_store: dict[str, str]
+) -> None:
+    store = serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
+    (tmp_path / "own.jks").write_bytes(store)
+    own = {"ssl.keystore.location": str(tmp_path / "own.jks"), "ssl.keystore.password": "secret"}
+    properties = {"security.protocol": "SSL", **pem_store, **own}
+    assert read_security(file_of(tmp_path, properties)).own is not None
+    (tmp_path / "own.jks").write_bytes(bytes.fromhex("feedfeed00000002"))
+    with pytest.raises(UsageError, match="is of type JKS, which only Java reads; convert it"):
+        read_security(file_of(tmp_path, properties))
+
+
+def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "kafka"}
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(UsageError, match=r"GSSAPI needs a package: pip install 'compaction-harness\[kerberos\]'"):
+        read_security(file_of(tmp_path, properties))
+    security = Security("client.properties", properties)
+    assert security.for_kafka_python == {"sasl_kerberos_service_name": "kafka"}
+    with pytest.raises(UsageError, match="librdkafka, whose wheels have no GSSAPI"):
+        security.for_librdkafka()
+    with pytest.raises(UsageError, match="executors cannot log in, because a Kerberos ticket"):
+        _ = security.without_files
+    with pytest.raises(UsageError, match="own brokers take PLAIN and SCRAM, not GSSAPI"):
+        security.for_brokers("CLIENT")
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"security.protocol": "TLS"}, "security.protocol is TLS; give one of PLAINTEXT, SSL"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI; give one of PLAIN, SCRAM-SHA-256"),
+        ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism is DIGEST-MD5; give one of PLAIN, SCRAM-SHA-256"),
+        ({"sasl.mechanism": None}, "sasl.jaas.config names no serviceName; give sasl.kerberos.service.name=kafka"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: https://"),
+        ({**OAUTH, "sasl.jaas.config": 'x required clientId="ann";'}, "needs clientId and clientSecret"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "security.protocol": "SASL_PLAINTEXT"}, "needs security.protocol=SASL_SSL"),
         ({"sasl.jaas.config": 'x required username="ann";'}, "sasl.jaas.config names no password"),
         ({"sasl.jaas.config": None}, "there is no sasl.jaas.config"),
-        ({"ssl.truststore.type": "JKS"}, "is of type JKS, which only Java reads; convert it"),
+        ({"ssl.truststore.type": "BCFKS"}, "is of type BCFKS, which only Java reads; convert it"),
+        ({"ssl.truststore.type": "JKS"}, "cannot be opened"),
         ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem: No such file"),
         ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
     ],

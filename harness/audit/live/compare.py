@@ -204,6 +204,8 @@ class ReplicaComparer:
     def _executors(self, request: AuditRequest) -> ExecutorReader:
         from harness.audit.live.executors import ExecutorReader  # noqa: PLC0415  (imports pyspark)
 
+        if (security := request.bootstrap[0].security) is not None:
+            _ = security.without_files  # rejects a login that executors cannot use before Spark starts
         plan, rate_bytes_s = self.workspace.path / "plan", request.rate_limit_bytes_s
         return ExecutorReader(self._session([]), plan, rate_bytes_s, self.progress.tasks)
 

@@ -17,7 +17,7 @@ from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, W
 from harness.escape import to_json
 from harness.host.clock import Clock, RealClock, ThreadRoutine
 from harness.kafka_api.address import Address
-from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel
+from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel, consumer_config
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.journal import PauseState
 from harness.protect.guard.metrics import GuardObserver, families, health, unhealthy
@@ -67,6 +67,7 @@ def guard_until_signal(
     """
     clock = RealClock()
     with ExitStack() as stack, signalled() as stop:
+        consumer_config(bootstrap)  # rejects a login that librdkafka does not support before a topic is created
         cluster, channel = _connect(bootstrap, clock, stack)
         check_names(cluster, options.patterns)
         channel.ensure()

@@ -1,0 +1,222 @@
+"""Brokers that ask for OAUTHBEARER, GSSAPI or a client's certificate: the commands that users run on their clusters.
+
+Brokers talk to each other, and the test to them, on an inner listener without a login.
+"""
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+from audited import BROKERS
+from confluent_kafka import Producer
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from local_cluster import local_cluster
+from login_servers import AUDIENCE, ISSUER, REALM, kdc, oauth_server
+from sandbox import Going, Ran, Sandbox, make_spark_home, wait_until
+from secured import BOUND_S, certificate, make_stores, new_key
+
+from harness.clients.librdkafka import CONFIG
+from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.security import Security, read_security
+from harness.runtimes.local import LocalRuntime
+
+TOPIC = ("orders", 0)
+CLIENT, SECRET = "auditor", "the-secret-of-the-auditor"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+TOKEN_S, REAUTHENTICATION_S = 10, 6
+EXECUTORS = "local-cluster[1,1,1024]"
+
+
+@dataclass(frozen=True)
+class BrokersLogin:
+    """The brokers' side of a login that the harness does not configure by itself."""
+
+    mechanism: str
+    settings: Mapping[str, str]
+    protocol: str = "SASL_PLAINTEXT"
+    scram_user: None = field(default=None)
+
+    def for_brokers(self, listener: str) -> dict[str, str]:
+        prefix = f"listener.name.{listener.lower()}.{self.mechanism.lower()}"
+        own = {f"{prefix}.{name}": value for name, value in self.settings.items()}
+        return {"sasl.enabled.mechanisms": self.mechanism, **own}
+
+
+@dataclass(frozen=True)
+class Logins:
+    """A running cluster with one compacted topic, and the properties file of its user."""
+
+    sandbox: Sandbox
+    bootstrap: str
+    login: Path
+
+    def start(self, *command: str) -> Going:
+        return self.sandbox.start(*command, "--bootstrap-server", self.bootstrap, "--command-config", str(self.login))
+
+    def call(self, *command: str, code: int = EXIT_CLEAN) -> Ran:
+        return self.start(*command).end(code)
+
+    def audit(self) -> Path:
+        """Audit the topic, and return the verdict's path; it is clean."""
+        path = self.sandbox.root / "audit.json"
+        self.call("audit", "live", "--topic", TOPIC[0], "--output", str(path))
+        assert json.loads(path.read_text())["verdict"] == "clean"
+        return path
+
+
+@contextmanager
+def running(
+    sandbox: Sandbox, target: str, security: object, login: Path, settings: Mapping[str, str], *jvm_flags: str
+) -> Iterator[Logins]:
+    with local_cluster(
+        target, sandbox.root, settings, security=cast("Security", security), jvm_flags=jvm_flags
+    ) as cluster:
+        runtime = cluster.runtime
+        assert isinstance(runtime, LocalRuntime)
+        inside = [runtime._inner[broker] for broker in BROKERS]
+        admin = Admin(lambda: inside)
+        runtime.start_cluster()
+        cluster.wait(lambda: admin.brokers() == set(BROKERS), "the brokers to register")
+        admin.create_topics({TOPIC: BROKERS}, {"cleanup.policy": "compact"})
+        producer = Producer({**CONFIG, "bootstrap.servers": ",".join(map(str, inside))})
+        for number in range(100):
+            producer.produce(TOPIC[0], str(number), b"v", TOPIC[1])
+        assert producer.flush(BOUND_S) == 0
+        yield Logins(sandbox, ",".join(str(runtime.address(broker)) for broker in BROKERS), login)
+
+
+def oauth_login(folder: Path, url: str, secret: str = SECRET) -> Path:
+    path = folder / "client.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={url}/token\n"
+        f'sasl.jaas.config={OAUTH}.OAuthBearerLoginModule required clientId="{CLIENT}" clientSecret="{secret}";\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
+def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(make_spark_home(sandbox)))
+    with oauth_server((CLIENT, SECRET), TOKEN_S) as server:
+        security = BrokersLogin(
+            "OAUTHBEARER",
+            {
+                "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+                "sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+                "connections.max.reauth.ms": str(REAUTHENTICATION_S * 1000),
+            },
+        )
+        settings = {
+            "sasl.oauthbearer.jwks.endpoint.url": f"{server.url}/keys",
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.clock.skew.seconds": "1",
+        }
+        flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}/keys"
+        login = oauth_login(sandbox.root, server.url)
+        with running(sandbox, target, security, login, settings, flag) as cluster:
+            cluster.audit()
+            cluster.call("audit", "exposure", "--topic", TOPIC[0])
+            cluster.call("audit", "live", "--topic", TOPIC[0], "--spark-master", EXECUTORS)
+            guard(cluster, lambda: server.granted)
+            oauth_login(sandbox.root, server.url, "another secret")
+            ran = cluster.call("audit", "exposure", code=EXIT_USAGE)
+            assert f"{server.url}/token gives client {CLIENT} no token: HTTPError HTTP Error 401" in ran.stderr
+            assert "another secret" not in ran.output
+
+
+def guard(cluster: Logins, granted: Callable[[], int] | None = None) -> None:
+    """Guard the topic until the guard leads, or for the lifetimes of three tokens.
+
+    Brokers end a session earlier than its token ends.
+    """
+    path = cluster.sandbox.root / "events"
+    going = cluster.start("guard", "--topic", TOPIC[0], "--port", "0", "--events", str(path))
+
+    def events() -> list[str]:
+        assert going.process.poll() is None, going.end().output
+        return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
+
+    wait_until(lambda: {"ready", "leads"} <= {*events()}, BOUND_S, "the guard to lead")
+    if granted is not None:
+        enough = granted() + 3
+        wait_until(lambda: events() and granted() >= enough, BOUND_S, "three more tokens")
+    assert "failed" not in events()
+    going.process.send_signal(signal.SIGTERM)
+    assert SECRET not in going.end(EXIT_CLEAN).output
+
+
+@pytest.mark.needs("kdc")
+def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kdc(sandbox.root) as realm:
+        service = f"kafka/127.0.0.1@{REALM}"
+        keytab, own_keytab = realm.keytab(service), realm.keytab(CLIENT)
+        for name, value in realm.variables.items():
+            monkeypatch.setenv(name, value)
+        module = "com.sun.security.auth.module.Krb5LoginModule required"
+        security = BrokersLogin(
+            "GSSAPI",
+            {
+                "sasl.jaas.config": f'{module} useKeyTab=true storeKey=true serviceName="kafka"'
+                f' keyTab="{keytab}" principal="{service}";'
+            },
+        )
+        login = sandbox.root / "client.properties"
+        jaas = f'sasl.jaas.config={module} useTicketCache=true principal="{CLIENT}@{REALM}";\n'
+        login.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n{jaas}"
+        )
+        flag = f"-Djava.security.krb5.conf={realm.folder}/krb5.conf"
+        with running(sandbox, "kafka-4.4", security, login, {}, flag) as cluster:
+            ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+            assert "no valid Kerberos ticket: run kinit" in ran.stderr
+            realm.call("kinit", "-k", "-t", str(own_keytab), CLIENT)
+            audit = cluster.audit()
+            cluster.call("audit", "exposure", "--topic", TOPIC[0])
+            cluster.call("repair", str(audit), "--plan")
+            cluster.call("guard", "--topic", TOPIC[0], "--dry-run")
+            ran = cluster.call("guard", "--topic", TOPIC[0], "--port", "0", code=EXIT_USAGE)
+            assert "librdkafka, whose wheels have no GSSAPI" in ran.stderr
+            ran = cluster.call("audit", "live", "--spark-master", EXECUTORS, code=EXIT_USAGE)
+            assert "executors cannot log in, because a Kerberos ticket" in ran.stderr
+            # Tickets of a keytab, without kinit.
+            realm.call("kdestroy")
+            monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(own_keytab))
+            cluster.call("audit", "exposure", "--topic", TOPIC[0])
+            login.write_text(login.read_text().replace(CLIENT, "another"))
+            ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+            assert f"the Kerberos ticket is of {CLIENT}@{REALM}, and sasl.jaas.config names another@" in ran.stderr
+
+
+def test_certificates_of_clients(sandbox: Sandbox) -> None:
+    folder = sandbox.root
+    authority = new_key()
+    settings = {
+        **make_stores(folder, authority),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "listener.name.client.ssl.client.auth": "required",
+    }
+    key = new_key()
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
+    chain = certificate(CLIENT, key, authority).public_bytes(Encoding.PEM)
+    (folder / "own.pem").write_bytes(encrypted + chain)
+    login = folder / "client.properties"
+    trust = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={folder}/ca.pem\n"
+    own = f"ssl.keystore.type=PEM\nssl.keystore.location={folder}/own.pem\nssl.key.password={SECRET}\n"
+    login.write_text(trust + own)
+    with running(sandbox, "kafka-4.4", read_security(login), login, settings) as cluster:
+        audit = cluster.audit()
+        cluster.call("audit", "exposure", "--topic", TOPIC[0])
+        cluster.call("repair", str(audit), "--plan")
+        guard(cluster)
+        login.write_text(trust)
+        ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+        assert "certificate" in ran.stderr

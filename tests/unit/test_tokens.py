@@ -1,0 +1,251 @@
+"""Bearer tokens: requested from a server on this host, read from a file, signed for MSK; renewed, and never shown."""
+
+import base64
+import hashlib
+import hmac
+import json
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+
+import pytest
+from confluent_kafka import Producer
+
+from harness.errors import HarnessError, UsageError
+from harness.kafka_api.security import read_security
+from harness.kafka_api.tokens import Token, Tokens, expiry_s, sign_token
+
+SECRET = "the-secret-of-ann"  # noqa: S105
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+JAAS = f'{MODULE} required clientId="ann" clientSecret="{SECRET}" scope="read" extension_logicalCluster="lkc-1";'
+
+
+def jwt(expires_s: float) -> str:
+    """Return a token with a claim ``exp`` and no valid signature."""
+    parts = [json.dumps(part).encode() for part in ({"alg": "none"}, {"sub": "ann", "exp": expires_s})]
+    return ".".join([base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts] + ["signature"])
+
+
+@contextmanager
+def token_server(status: int, answer: object, requests: list[dict[str, Any]]) -> Iterator[str]:
+    """Answer every POST in this way, and list the requests; yield the server's URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            requests.append({"authorization": self.headers["Authorization"], "form": parse_qs(body)})
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/token"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def login(folder: Path, url: str, *, jaas: str = JAAS, mechanism: str = "OAUTHBEARER", **others: str) -> Path:
+    path = folder / "client.properties"
+    path.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n"
+        f"sasl.oauthbearer.token.endpoint.url={url}\n"
+        + "".join(f"{name.replace('_', '.')}={value}\n" for name, value in others.items())
+    )
+    return path
+
+
+def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> None:
+    requests: list[dict[str, Any]] = []
+    expires_s = time.time() + 600
+    with token_server(200, {"access_token": jwt(expires_s)}, requests) as url:
+        security = read_security(login(tmp_path, url))
+        provider = security.for_kafka_python["sasl_oauth_token_provider"]
+        assert provider.token() == jwt(expires_s)
+        assert provider.extensions() == {"logicalCluster": "lkc-1"}
+        assert SECRET not in repr(provider)
+        assert provider.token() not in repr(provider)
+        oauth_cb = security.for_librdkafka()["oauth_cb"]
+        assert oauth_cb("") == (jwt(expires_s), expires_s, "", {"logicalCluster": "lkc-1"})
+    basic = base64.b64encode(f"ann:{SECRET}".encode()).decode()
+    assert requests == [
+        {"authorization": f"Basic {basic}", "form": {"grant_type": ["client_credentials"], "scope": ["read"]}}
+    ]
+
+
+def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None:
+    requests: list[dict[str, Any]] = []
+    names = {
+        "sasl_oauthbearer_client_credentials_client_id": "bob",
+        "sasl_oauthbearer_client_credentials_client_secret": "x",
+        "sasl_oauthbearer_scope": "write",
+    }
+    with token_server(200, {"access_token": "opaque", "expires_in": 60}, requests) as url:
+        read_security(login(tmp_path, url, jaas=f"{MODULE} required;", **names))
+    assert requests[0]["authorization"] == f"Basic {base64.b64encode(b'bob:x').decode()}"
+    assert requests[0]["form"]["scope"] == ["write"]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "expected"),
+    [
+        (401, {"error": "invalid_client"}, "HTTP Error 401"),
+        (302, {}, "HTTP Error 302"),
+        (200, {"error": "none"}, "KeyError 'access_token'"),
+        (200, ["token"], "TypeError"),
+        (200, {"access_token": "opaque"}, "a token without an expiry"),
+    ],
+)
+def test_a_server_that_gives_no_token_is_reported_without_the_secret(
+    tmp_path: Path, status: int, answer: object, expected: str
+) -> None:
+    with token_server(status, answer, []) as url, pytest.raises(UsageError) as refused:
+        read_security(login(tmp_path, url))
+    assert f"{url} gives client ann no token" in str(refused.value)
+    assert expected in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_token_of_a_file_is_sent_to_executors(tmp_path: Path) -> None:
+    text = jwt(time.time() + 600)
+    (tmp_path / "token").write_text(f"{text}\n")
+    security = read_security(login(tmp_path, f"file://{tmp_path}/token"))
+    assert security.tokens.token() == text
+    sent = pickle.dumps(security.without_files)
+    (tmp_path / "token").unlink()
+    received = pickle.loads(sent)  # noqa: S301  (of this process)
+    assert received.tokens.token() == text
+    with pytest.raises(UsageError, match=r"token is not usable: .*No such file") as refused:
+        read_security(login(tmp_path, f"file://{tmp_path}/token"))
+    assert text not in str(refused.value)
+
+
+def test_a_login_in_use_can_be_pickled(tmp_path: Path) -> None:
+    with token_server(200, {"access_token": jwt(time.time() + 600)}, []) as url:
+        security = read_security(login(tmp_path, url))
+        assert security.tls is not None
+        received = pickle.loads(pickle.dumps(security))  # noqa: S301  (of this process)
+        assert received.tokens.token() == security.tokens.token()
+
+
+class Server:
+    """Gives numbered tokens that are valid for 100 s, or refuses."""
+
+    def __init__(self) -> None:
+        self.now_s, self.requests, self.is_up = 1000.0, 0, True
+
+    def request(self) -> Token:
+        self.requests += 1
+        if not self.is_up:
+            raise HarnessError("refused")
+        return f"token {self.requests}", self.now_s + 100
+
+
+def test_a_token_is_renewed_before_its_end_and_kept_while_the_server_is_down() -> None:
+    server = Server()
+    tokens = Tokens(server.request, time_s=lambda: server.now_s)
+    assert [tokens.token(), tokens.token()] == ["token 1", "token 1"]
+    server.now_s += 79
+    assert tokens.token() == "token 1"
+    server.now_s += 1
+    assert tokens.token() == "token 2"
+    server.is_up = False
+    server.now_s += 99
+    assert tokens.token() == "token 2"
+    server.now_s += 1
+    with pytest.raises(HarnessError, match="refused"):
+        tokens.token()
+    server.is_up = True
+    assert tokens.token() == f"token {server.requests}"
+
+
+@pytest.mark.parametrize("text", ["opaque", "a.b.c", "a.e30.c"])
+def test_a_token_without_a_claim_ends_as_the_server_says(text: str) -> None:
+    assert expiry_s(text, 60) == pytest.approx(time.time() + 60, abs=5)
+    with pytest.raises(ValueError, match="without an expiry"):
+        expiry_s(text)
+
+
+def test_librdkafka_takes_the_callback(tmp_path: Path) -> None:
+    with token_server(200, {"access_token": jwt(time.time() + 600)}, []) as url:
+        Producer(
+            {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **read_security(login(tmp_path, url)).for_librdkafka()}
+        )
+
+
+# --- MSK
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": "session",
+        "AWS_DEFAULT_REGION": "eu-west-1", "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"), "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+
+
+def signature(secret: str, url: str) -> str:
+    """Return the signature of a presigned GET by AWS Signature Version 4, as its documentation computes it."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    signed = sorted((name, value) for name, value in query.items() if name.startswith("X-Amz-") or name == "Action")
+    encoded = "&".join(f"{quote(n, safe='')}={quote(v, safe='')}" for n, v in signed if n != "X-Amz-Signature")
+    empty = hashlib.sha256(b"").hexdigest()
+    canonical = "\n".join(["GET", "/", encoded, f"host:{parts.netloc}", "", "host", empty])
+    scope = query["X-Amz-Credential"].partition("/")[2]
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    key = f"AWS4{secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    text = "\n".join(["AWS4-HMAC-SHA256", query["X-Amz-Date"], scope, digest])
+    return hmac.digest(key, text.encode(), "sha256").hex()
+
+
+@pytest.mark.usefixtures("credentials")
+def test_msk_gets_a_signed_request_as_token(tmp_path: Path) -> None:
+    """The form that MSK documents for clients without a mechanism AWS_MSK_IAM. It was not tried on AWS."""
+    jaas = "software.amazon.msk.auth.iam.IAMLoginModule required;"
+    security = read_security(login(tmp_path, "", jaas=jaas, mechanism="AWS_MSK_IAM"))
+    assert security.mechanism == "OAUTHBEARER"
+    text, end_s = security.tokens.current()
+    url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    assert urlsplit(url)[:3] == ("https", "kafka.eu-west-1.amazonaws.com", "/")
+    query = dict(parse_qsl(urlsplit(url).query))
+    assert query["Action"] == "kafka-cluster:Connect"
+    assert query["X-Amz-Expires"] == "900"
+    assert query["X-Amz-Security-Token"] == "session"
+    assert query["X-Amz-Credential"].endswith("/eu-west-1/kafka-cluster/aws4_request")
+    assert query["X-Amz-Signature"] == signature(SECRET, url)
+    assert end_s == pytest.approx(time.time() + 900, abs=30)
+    assert security.for_librdkafka()["oauth_cb"]("")[0] == text
+    with pytest.raises(UsageError, match="executors cannot log in, because AWS's credentials"):
+        _ = security.without_files
+
+
+@pytest.mark.usefixtures("credentials")
+def test_missing_parts_of_a_login_to_msk_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HarnessError, match=r"no token: The config profile .nobody. could not be found"):
+        sign_token({"awsProfileName": "nobody"})
+    with pytest.raises(UsageError, match="takes awsProfileName only: name roles in a profile"):
+        sign_token({"awsRoleArn": "arn:aws:iam::1:role/auditor"})
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(UsageError, match="needs AWS's credentials and AWS_DEFAULT_REGION"):
+        sign_token({})
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(UsageError, match=r"pip install 'compaction-harness\[aws\]'"):
+        sign_token({})
