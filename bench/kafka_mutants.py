@@ -1,0 +1,348 @@
+"""Detection power: small errors in Kafka's own classes, and which of the harness' commands notices them.
+
+    python bench/kafka_mutants.py drawn                                   the ids of a draw, and where they change Kafka
+    python bench/kafka_mutants.py executed --results DIR                  which mutants each detector executes at all
+    python bench/kafka_mutants.py run --results DIR [--detector none]     every mutant of the draw that was not run yet
+    python bench/kafka_mutants.py run --results DIR ID                    the same for one mutant
+    python bench/kafka_mutants.py table
+
+``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
+value) to the methods of ``kafka_mutants_java/methods.toml``. Mutants are drawn at random with a fixed seed, in turn
+from each area; nobody chooses them. The first draw has 42 points, of which the JVM's verifier accepts 40. The second
+has 21, which nobody runs before checks were added.
+
+``executed`` runs each detector once with stock classes that have a probe at each point of both draws. A mutant whose
+point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
+the same probe.
+
+Results are lines of ``results/kafka-mutants.jsonl``, one for each mutant and detector, so that the bench can be ended
+and resumed; ``--seconds`` ends it after a run. A mutant is noticed if the outcome differs from stock Kafka's: without a
+fault ``clean``, and with a fault exactly the planted anomalies on the absent broker. ``named``: by a finding that stock
+Kafka does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from dependable import ABSENT, HEALTHY, PAYLOADS, commit
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+from harness.protect.gate.build import parts
+from harness.schedules.catalog import ALL, scenarios_for
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+HERE = Path(__file__).resolve().parent
+TARGET = "kafka-4.4"
+AUDIT = "audit"
+"""An audit of the copies of disks that a run without a fault leaves, without the history of its clients."""
+DETECTORS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up", AUDIT)
+DRAWS = {1: (0, 42), 2: (42, 63)}
+SEED = 46
+TIME_LIMIT_S = 120
+LOG = HERE.parent / "results" / "kafka-mutants.jsonl"
+EXECUTED_LOG = HERE.parent / "results" / "kafka-mutants-executed.jsonl"
+SET_ASIDE = HERE / "kafka_mutants_java" / "equivalent.toml"
+"""Reasons by id, for mutants that change nothing that is stored or served."""
+REJECTED = 3
+_PROBE = re.compile(rb"MUTATION POINT (\d+) EXECUTED")
+
+
+class Point(NamedTuple):
+    """A mutation of Kafka: its id, the line of Kafka's source, the change and the area."""
+
+    mutant: str
+    line: int
+    change: str
+    area: str
+
+
+def mutate(*arguments: str | Path) -> tuple[int, str]:
+    """Run ``Mutate.java`` with the classes of Kafka; return its exit code and its output."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as methods:
+        for area, classes in tomllib.loads((HERE / "kafka_mutants_java" / "methods.toml").read_text()).items():
+            methods.writelines(f"{area} {name} {method}\n" for name in classes for method in classes[name].split())
+        methods.flush()
+        jars = [*parts(lambda *_: None).paths, *jars_for(find_target(TARGET)).paths]
+        command, *others = arguments
+        done = subprocess.run(
+            ["java", "-cp", os.pathsep.join(map(str, jars)), HERE / "kafka_mutants_java" / "Mutate.java", command,
+             methods.name, *others], stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode not in {0, REJECTED}:
+        sys.exit(f"Mutate.java failed with exit code {done.returncode}")
+    return done.returncode, done.stdout
+
+
+@cache
+def points() -> dict[str, Point]:
+    """Return every mutation point by id."""
+    rows = (line.split("\t") for line in mutate("list")[1].splitlines())
+    return {mutant: Point(mutant, int(line), change, area) for mutant, line, change, area in rows}
+
+
+def in_turn() -> Iterator[Point]:
+    """Yield every point in random order, in turn from each area."""
+    areas: dict[str, list[Point]] = {}
+    for point in points().values():
+        areas.setdefault(point.area, []).append(point)
+    for area, of_area in areas.items():
+        random.Random(f"{SEED} {area}").shuffle(of_area)  # noqa: S311  (a draw that can be repeated)
+    while any(areas.values()):
+        yield from [of_area.pop() for of_area in areas.values() if of_area]
+
+
+def draw(*numbers: int) -> list[Point]:
+    """Return the mutants of draws."""
+    every = list(islice(in_turn(), max(end for _, end in DRAWS.values())))
+    return [point for number in numbers for point in every[slice(*DRAWS[number])]]
+
+
+def add_probe(folder: Path) -> None:
+    """Compile the class of the probe into a folder of patched classes."""
+    subprocess.run(["javac", "--release", "11", "-d", folder, HERE / "kafka_mutants_java" / "Reached.java"], check=True)
+
+
+def read(log: Path) -> list[dict[str, Any]]:
+    """Return the lines of a log."""
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def append(log: Path, line: dict[str, Any]) -> None:
+    """Append a line to a log."""
+    with log.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def one_run(patch: Path, detector: str, results: Path) -> tuple[dict[str, Any], set[int]]:
+    """Run a detector on patched classes; return the outcome, and the numbers of the points that were executed."""
+    shutil.rmtree(results / "run", ignore_errors=True)
+    arguments = ["--target", TARGET, "--patch", str(patch), "--anomaly", ALL, "--nemesis", detector, "--seed", "1",
+                 "--runtime", "local", "--time-limit", str(TIME_LIMIT_S)]  # fmt: skip
+    outcome = command("run", *arguments, "--results", str(results / "run"))
+    logs = (results / "run").rglob("server.log")
+    executed = {int(number) for log in logs for number in _PROBE.findall(log.read_bytes())}
+    return outcome, executed
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    """Run a command of the harness; return its exit code, seconds and verdict."""
+    started_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *arguments, "--format", "json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    took_s = round(time.monotonic() - started_s, 1)
+    try:
+        verdict = json.loads(done.stdout)
+    except ValueError:
+        verdict = {}
+    return {"exit_code": done.returncode, "took_s": took_s, "verdict": verdict, "errors": done.stderr[-600:]}
+
+
+def judged(outcome: dict[str, Any], detector: str) -> dict[str, Any]:
+    """Return how an outcome differs from stock Kafka's."""
+    verdict, code = outcome["verdict"], outcome["exit_code"]
+    findings, scenarios = verdict.get("findings", []), verdict.get("scenarios", [])
+    of_fault = detector not in {HEALTHY, AUDIT}
+    names = [planted_by(finding, scenarios) if of_fault else None for finding in findings]
+    others = [finding for finding, name in zip(findings, names, strict=True) if name is None]
+    expected = {s.name for s in scenarios_for(ALL, find_target(TARGET).group_protocols)} if of_fault else set()
+    missing = sorted(expected - set(filter(None, names)))
+    violated = [row["guarantee"] for row in verdict.get("guarantees", []) if row["holds"] is False]
+    return {
+        "exit_code": code,
+        "verdict": verdict.get("verdict", "failed"),
+        "noticed": bool(others or missing) or code != (EXIT_ANOMALY if of_fault else EXIT_CLEAN),
+        "named": sorted({finding["anomaly"] for finding in others}),
+        "missing": missing,
+        "violated": violated,
+        "reasons": sorted({row["reason"][:400] for row in scenarios if row["verdict"] == "unknown"})[:4],
+        "errors": "" if verdict else outcome["errors"],
+    }
+
+
+def planted_by(finding: dict[str, Any], scenarios: list[dict[str, Any]]) -> str | None:
+    """Return the scenario that looks for a finding; None for any other finding."""
+    for row in scenarios:
+        is_here = finding["topic"] == row["topic"] and finding["partition"] in row["partitions"]
+        if is_here and finding["anomaly"] == PAYLOADS[row["scenario"]] and finding["broker"] == ABSENT:
+            return None if finding["candidates"] else str(row["scenario"])
+    return None
+
+
+def audited(results: Path) -> dict[str, Any]:
+    """Audit the copies of disks that a run has left, without its history of clients."""
+    copies = sorted((results / "run").rglob("brokers/*/after-rejoin"))
+    brokers = [word for copy in copies for word in ("--broker", f"{copy.parent.name}={copy}")]
+    return command("audit", "disk", *brokers, "--topic", "*")
+
+
+@click.group()
+def main() -> None:
+    """Measure the harness' power of detection."""
+
+
+@main.command("drawn")
+@click.option("--draw", "number", type=click.Choice(list(DRAWS)), default=1)
+def show_drawn(number: int) -> None:
+    """Print the mutants of a draw."""
+    for point in draw(number):
+        print(f"{point.mutant}  ({point.area}, line {point.line}: {point.change})")
+
+
+@main.command()
+@click.argument("mutant")
+def show(mutant: str) -> None:
+    """Print a mutant, and what is known of it."""
+    print(*points()[mutant])
+    for line in read(LOG):
+        if line["mutant"] == mutant:
+            print(json.dumps(line, indent=1))
+
+
+@main.command()
+@click.option("--results", type=click.Path(path_type=Path), required=True)
+@click.option("--detector", "detectors", multiple=True, default=DETECTORS[:-1])
+def executed(results: Path, detectors: tuple[str, ...]) -> None:
+    """Run each detector on stock classes with probes, and log which mutants of both draws it executes."""
+    drawn = [point.mutant for point in draw(*DRAWS)]
+    patch = results / "probes"
+    shutil.rmtree(patch, ignore_errors=True)
+    add_probe_for(drawn, patch)
+    for detector in detectors:
+        outcome, numbers = one_run(patch, detector, results)
+        judgement = judged(outcome, detector)
+        ids = [drawn[number] for number in sorted(numbers)]
+        append(EXECUTED_LOG, {"detector": detector, "executed": ids, "commit": commit(), **judgement})
+        executed_of = f"{len(ids)} of {len(drawn)} executed"
+        print(f"{detector}: {judgement['verdict']}, {executed_of}, {outcome['took_s']} s", flush=True)
+        if detector == HEALTHY:
+            judgement = judged(audited(results), AUDIT)
+            append(EXECUTED_LOG, {"detector": AUDIT, "executed": ids, "commit": commit(), **judgement})
+
+
+def add_probe_for(mutants: Sequence[str], patch: Path) -> None:
+    """Write stock classes with probes at these points."""
+    add_probe(patch)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(mutants))
+        file.flush()
+        mutate("probe", file.name, patch)
+
+
+@main.command()
+@click.argument("mutants", nargs=-1)
+@click.option("--draw", "number", type=click.Choice(list(DRAWS)), default=1)
+@click.option("--detector", "detectors", multiple=True, default=DETECTORS)
+@click.option("--results", type=click.Path(path_type=Path), required=True)
+@click.option("--seconds", type=float, default=float("inf"), help="Start no further run after this time.")
+def run(mutants: tuple[str, ...], number: int, detectors: tuple[str, ...], results: Path, seconds: float) -> None:
+    """Run mutants of a draw with each detector that executes them; those given by id once more."""
+    ends_s = time.monotonic() + seconds
+    done = set() if mutants else {(line["mutant"], line["detector"]) for line in read(LOG)}
+    reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
+    with_audit = AUDIT in detectors
+    for detector in (name for name in detectors if name != AUDIT):
+        for mutant in mutants or [point.mutant for point in draw(number)]:
+            if (mutant, detector) in done or mutant not in reached.get(detector, {mutant}):
+                continue
+            if time.monotonic() > ends_s:
+                return
+            one_mutant(mutant, detector, results, with_audit=with_audit)
+
+
+@main.command()
+@click.option("--results", type=click.Path(path_type=Path), required=True)
+@click.option("--seed", default=SEED, show_default=True)
+@click.option("--count", default=8, show_default=True)
+def sample(results: Path, seed: int, count: int) -> None:
+    """Run some of the mutants that a run without a fault noticed before; exit with 1 if it does not notice them now."""
+    noticed = sorted({line["mutant"] for line in read(LOG) if line["detector"] == HEALTHY and line["noticed"]})
+    chosen = random.Random(seed).sample(noticed, min(count, len(noticed)))  # noqa: S311
+    missed = [mutant for mutant in chosen if not one_mutant(mutant, HEALTHY, results, with_audit=False, log=None)]
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} noticed; missed: {missed}")
+    sys.exit(1 if missed or not chosen else 0)
+
+
+def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, log: Path | None = LOG) -> bool:
+    """Run a detector on a mutant, and audit what the run leaves; log both. Return whether the run noticed it."""
+    patch = results / "mutant"
+    shutil.rmtree(patch, ignore_errors=True)
+    add_probe(patch)
+    code, _ = mutate("mutate", mutant, patch)
+    line: dict[str, Any] = {"mutant": mutant, "detector": detector, "commit": commit()}
+    if code == REJECTED:
+        append(LOG, {**line, "verdict": "rejected", "noticed": False, "named": []})
+        print(f"{mutant} {detector}: the JVM's verifier rejects the class", flush=True)
+        return False
+    outcome, numbers = one_run(patch, detector, results)
+    line |= {"took_s": outcome["took_s"], "executed": bool(numbers), **judged(outcome, detector)}
+    if log is not None:
+        append(log, line)
+    summary = f"{line['verdict']} {line['named']} {line['reasons'][:1]} {line['took_s']} s"
+    print(f"{mutant} {detector}: {summary}", flush=True)
+    if with_audit and detector == HEALTHY and line["verdict"] != "failed":
+        outcome = audited(results)
+        of_audit = {**line, "detector": AUDIT, "took_s": outcome["took_s"], **judged(outcome, AUDIT)}
+        append(LOG, of_audit)
+        print(f"{mutant} {AUDIT}: {of_audit['verdict']} {of_audit['named']} {of_audit['reasons'][:1]}", flush=True)
+    return bool(line["noticed"])
+
+
+@main.command()
+@click.option("--draw", "number", type=click.Choice(list(DRAWS)), default=1)
+def table(number: int) -> None:
+    """Print the table of a draw in Markdown, and the sums."""
+    reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
+    lines = {(line["mutant"], line["detector"]): line for line in read(LOG)}
+    aside = tomllib.loads(SET_ASIDE.read_text()) if SET_ASIDE.exists() else {}
+    names = [name for name in DETECTORS if name in reached or any(detector == name for _, detector in lines)]
+    print(f"| Mutant | Change | {' | '.join(names)} |\n|{'---|' * (len(names) + 2)}")
+    sums: Counter[str] = Counter()
+    for point in draw(number):
+        cells, of_mutant = [], [lines[point.mutant, name] for name in names if (point.mutant, name) in lines]
+        for name in names:
+            line = lines.get((point.mutant, name))
+            if line is None:
+                cells.append("not executed" if point.mutant not in reached.get(name, {point.mutant}) else "not run")
+            else:
+                cells.append(", ".join(line["named"]) or (line["verdict"] if line["noticed"] else "not noticed"))
+        print(f"| `{point.mutant}` | {point.change} | {' | '.join(cells)} |")
+        sums["drawn"] += 1
+        if any(line["verdict"] == "rejected" for line in of_mutant):
+            sums["rejected by the JVM"] += 1
+        elif point.mutant in aside:
+            sums["set aside"] += 1
+        elif not any(point.mutant in ids for ids in reached.values()):
+            sums["never executed"] += 1
+        elif not of_mutant:
+            sums["not run"] += 1
+        else:
+            sums["run"] += 1
+            sums["noticed"] += any(line["noticed"] for line in of_mutant)
+            sums["named"] += any(line["named"] for line in of_mutant)
+    print("\n" + ", ".join(f"{name}: {count}" for name, count in sums.items()))
+    for mutant, reason in aside.items():
+        print(f"- `{mutant}`: {reason}")
+
+
+if __name__ == "__main__":
+    main()
