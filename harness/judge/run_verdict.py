@@ -3,11 +3,11 @@
 A run has to earn ``clean`` (`harness.judge.earned`). Without a finding and without such a proof the verdict is
 ``unknown``, also if the evidence contradicts itself.
 
-The documented guarantees (`checkers.guarantees`) are reported next to the findings; they neither cause an ``anomaly``
-nor remove an anomaly. An anomaly by itself breaks guarantees on the replica that was absent, and these violations add
-nothing. Without an anomaly, a violated guarantee has no name that users could look up, and its proof depends on more
-evidence than a finding (observations, and clocks of one host). So such a scenario is ``unknown``, and the reason names
-the guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
+The documented guarantees (`checkers.guarantees`) are reported next to the findings. An anomaly by itself breaks
+guarantees on the replica that was absent, and these violations add nothing. Without an anomaly, a guarantee that every
+replica violates is a finding (`harness.judge.every_replica`). A violation on some replicas depends on more evidence
+than a finding (observations, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
+guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
 without evidence forbids nothing.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
+from harness.judge.every_replica import stopped_cleaners, violated_everywhere
 from harness.judge.finding import CheckerRow, Finding, Place
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
@@ -63,7 +64,6 @@ def assemble(
         index = order.get(finding.place, by_topic.get(finding.topic, 0))
         return index, finding.partition, finding.broker, finding.offset
 
-    findings = tuple(sorted(trusted, key=position))
     why_unchecked = (
         ""
         if results.guarantees is not None
@@ -74,8 +74,18 @@ def assemble(
         )
     )
     guarantee_results = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked)
+    replicas = {
+        (scenario["topic"], int(partition)): brokers
+        for scenario in manifest["scenarios"]
+        for partition, brokers in scenario["replicas"].items()
+    }
+    absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
+    trusted.extend(violated_everywhere(guarantee_results, replicas, trusted))
+    if protection is None and not manifest.get("coordination"):
+        trusted.extend(stopped_cleaners(manifest, results.exposure, absent))
+    findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
-        _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection)
+        _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     )
@@ -115,6 +125,7 @@ def _scenario(  # noqa: PLR0917
     guarantee_results: Sequence[GuaranteeResult],
     missing: Sequence[EvidenceDifference],
     protection: ProtectionRecord | None,
+    absent: Sequence[int],
 ) -> ScenarioVerdict:
     topic, control_topic, places = scenario["topic"], manifest["control"], places_of(scenario)
     topics = {other["topic"] for other in manifest["scenarios"]}
@@ -135,7 +146,6 @@ def _scenario(  # noqa: PLR0917
             guarantee_results, lambda violation: violation.place in places or violation.topic == control_topic
         ),
     ]
-    absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     proof = manifest.get("coordination", {})
     earned_by, lacking = earn(
         scenario,

@@ -34,7 +34,8 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
         "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "has_payload": False,
         "held_critical": False, "held_after": False, "same_directory": True, "was_served": True,
         "seen_there": True, "removed_at_ms": 5, "led": False, "served_digest": broker,
-        "passed": False, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60, **changes,
+        "passed": False, "cleaned_past": True, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60,
+        **changes,
     }  # fmt: skip
 
 
@@ -441,13 +442,14 @@ def test_a_guarantee_that_holds() -> None:
 
 @pytest.mark.parametrize("topic", ["stuck-lso", "control"])
 def test_a_violated_guarantee_forbids_clean(topic: str) -> None:
-    result = assembled(guarantees=[promised(None, 0), promised(3, 2, topic), promised(1, 1, topic)])
+    later = {**promised(3, 2, topic), "offset": 5}
+    result = assembled(guarantees=[promised(None, 0), later, promised(1, 1, topic)])
     assert result["verdict"] == result["scenarios"][0]["verdict"] == "unknown"
     assert result["reason"] == f"stuck-lso: the guarantee tombstones is violated: broker 1, {topic}-0: it went"
     actual = tombstones(result)
     assert (actual["holds"], actual["reason"]) == (False, f"broker 1, {topic}-0: it went (and 2 more)")
     assert actual["violations"][1] == {
-        "broker": 3, "topic": topic, "partition": 0, "offset": 4, "explanation": "it went", "witness": {"age_ms": 3},
+        "broker": 3, "topic": topic, "partition": 0, "offset": 5, "explanation": "it went", "witness": {"age_ms": 3},
         "count": 2,
     }  # fmt: skip
     assert summary_line(result).startswith("guarantees: violated: tombstones; not checked (no evidence): ")

@@ -1,0 +1,109 @@
+"""Findings about Kafka itself: a guarantee that every replica violates, and cleaners that have stopped."""
+
+from typing import Any
+
+import pytest
+from test_verdict import AWAY, CONTROL, SCENARIO, assembled, doubt, fact, finding, promised
+
+NOT_CLEANED = {"held_critical": True, "held_after": True, "removed_at_ms": None, "cleaned_past": False}
+WAITED = {"timings_s": {"clean": 20.0}, "topic_settings": {"max.compaction.lag.ms": "200"}}
+
+
+def names(result: dict[str, Any]) -> list[str]:
+    return [finding["anomaly"] for finding in result["findings"]]
+
+
+def test_a_guarantee_that_every_replica_violates_is_a_finding() -> None:
+    result = assembled(guarantees=[promised(1, 1), promised(2, 3), promised(3, 1)])
+    assert (result["verdict"], names(result)) == ("anomaly", ["violated-tombstones"])
+    (actual,) = result["findings"]
+    assert (actual["broker"], actual["topic"], actual["partition"], actual["offset"]) == (1, "stuck-lso", 0, 4)
+    assert actual["explanation"] == "every replica violates the guarantee tombstones: it went"
+    assert (actual["effect"], actual["witness"]) == ("latent", {"age_ms": 3, "brokers": [1, 3, 2]})
+    assert result["scenarios"][0]["verdict"] == "anomaly"
+
+
+@pytest.mark.parametrize("guarantee", ["last-value", "order", "offsets"])
+def test_a_guarantee_about_records_is_violated_visibly(guarantee: str) -> None:
+    rows = [{**promised(broker, 1), "guarantee": guarantee} for broker in (1, 2, 3)]
+    (actual,) = assembled(guarantees=rows)["findings"]
+    assert (actual["anomaly"], actual["effect"]) == (f"violated-{guarantee}", "visible")
+
+
+def test_a_violation_of_no_replica_is_a_finding() -> None:
+    result = assembled(guarantees=[promised(None, 1)])
+    assert (result["verdict"], names(result)) == ("anomaly", ["violated-tombstones"])
+
+
+def test_a_guarantee_that_one_replica_keeps_is_no_finding() -> None:
+    result = assembled(guarantees=[promised(1, 1), promised(2, 0), promised(3, 1)])
+    assert (result["verdict"], names(result)) == ("unknown", [])
+
+
+def test_replicas_that_violate_a_guarantee_at_different_offsets_are_no_finding() -> None:
+    result = assembled(guarantees=[promised(1, 1), {**promised(2, 1), "offset": 5}, promised(3, 1)])
+    assert (result["verdict"], names(result)) == ("unknown", [])
+
+
+def test_a_replica_that_contradicts_itself_violates_nothing() -> None:
+    result = assembled(guarantees=[promised(n, 1) for n in (1, 2, 3)], doubts=[doubt("contradiction")])
+    assert (result["verdict"], names(result)) == ("unknown", [])
+
+
+def test_an_anomaly_explains_the_violations_in_its_partition() -> None:
+    result = assembled(findings=[finding()], guarantees=[promised(broker, 1) for broker in (1, 2, 3)])
+    assert names(result) == ["stuck-lso"]
+
+
+def test_the_control_partition_is_judged_by_its_own_replicas() -> None:
+    result = assembled(guarantees=[promised(1, 1, "control"), promised(3, 1, "control")])
+    assert (result["verdict"], names(result)) == ("anomaly", ["violated-tombstones"])
+
+
+def test_cleaners_that_never_pass_a_marker_have_stopped() -> None:
+    facts = [fact(1, **NOT_CLEANED), fact(3, **NOT_CLEANED), fact(2, **AWAY, cleaned_past=False)]
+    result = assembled(exposure=facts, **WAITED)
+    assert (result["verdict"], names(result)) == ("anomaly", ["stopped-cleaner"])
+    (actual,) = result["findings"]
+    assert (actual["broker"], actual["offset"], actual["effect"]) == (1, 20, "latent")
+    assert actual["witness"] == {"brokers": [1, 3], "max_compaction_lag_ms": 200, "waited_s": 20.0}
+    assert actual["explanation"] == (
+        "the cleaners of brokers 1, 3 did not clean offset 20 within 20 s, and max.compaction.lag.ms is 200"
+    )
+
+
+def test_without_a_fault_every_cleaner_counts() -> None:
+    facts = [fact(broker, **NOT_CLEANED) for broker in (1, 2, 3)]
+    result = assembled(exposure=facts, nemesis="none", takes_away=False, **WAITED)
+    assert result["findings"][0]["witness"]["brokers"] == [1, 2, 3]
+    facts[1] = fact(2, **NOT_CLEANED | {"cleaned_past": True})
+    assert names(assembled(exposure=facts, nemesis="none", takes_away=False, **WAITED)) == []
+
+
+@pytest.mark.parametrize(
+    ("of_3", "changes"),
+    [
+        ({"cleaned_past": True}, {}),
+        ({"held_critical": False}, {}),
+        ({}, {"timings_s": {"clean": 10.1}}),
+        ({}, {"timings_s": {}}),
+        ({}, {"topic_settings": {}}),
+        ({}, {"topic_settings": {"max.compaction.lag.ms": "10001"}}),
+    ],
+    ids=["one has passed", "one never had it", "a short wait", "no wait", "no longest lag", "a longer lag"],
+)
+def test_cleaners_that_may_still_work_have_not_stopped(of_3: dict[str, Any], changes: dict[str, Any]) -> None:
+    facts = [fact(1, **NOT_CLEANED), fact(3, **{**NOT_CLEANED, **of_3}), fact(2, **AWAY, cleaned_past=False)]
+    result = assembled(exposure=facts, **{**WAITED, **changes})
+    assert (result["verdict"], names(result)) == ("unknown", [])
+
+
+def test_each_partition_has_its_own_cleaners() -> None:
+    other = {**SCENARIO, "name": "other", "topic": "other"}
+    facts = [
+        fact(1), fact(3), fact(2, **AWAY),
+        *(fact(broker, topic="other", **NOT_CLEANED) for broker in (1, 3)), fact(2, **AWAY, topic="other"),
+    ]  # fmt: skip
+    result = assembled(exposure=facts, scenarios=[SCENARIO, other, CONTROL], **WAITED)
+    assert [finding["topic"] for finding in result["findings"]] == ["other"]
+    assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "anomaly"]
