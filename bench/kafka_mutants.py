@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from dependable import ABSENT, HEALTHY, PAYLOADS, commit
+from dependable import ABSENT, HEALTHY, PAYLOADS
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.protect.gate.build import parts
@@ -118,6 +118,17 @@ def draw(*numbers: int) -> list[Point]:
 def add_probe(folder: Path) -> None:
     """Compile the class of the probe into a folder of patched classes."""
     subprocess.run(["javac", "--release", "11", "-d", folder, HERE / "kafka_mutants_java" / "Reached.java"], check=True)
+
+
+@cache
+def commit() -> str:
+    """Return the checkout's commit, with a mark where other files than results were changed since."""
+    git = ["git", "-C", str(HERE.parent)]
+    head, changed = (
+        subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
+        for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", ".", ":!results", ":!docs"])
+    )
+    return f"{head}-dirty" if changed else head
 
 
 def read(log: Path) -> list[dict[str, Any]]:
