@@ -18,7 +18,7 @@ the same probe.
 Results are lines of ``results/kafka-mutants.jsonl``, one for each mutant and detector, so that the bench can be ended
 and resumed; ``--seconds`` ends it after a run. A mutant is noticed if the outcome differs from stock Kafka's: without a
 fault ``clean``, and with a fault exactly the planted anomalies on the absent broker. ``named``: by a finding that stock
-Kafka does not have.
+Kafka does not have. Run folders of noticed mutants without such a finding are kept in ``DIR/kept``.
 """
 
 from __future__ import annotations
@@ -310,6 +310,10 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
         append(log, line)
     summary = f"{line['verdict']} {line['named']} {line['reasons'][:1]} {line['took_s']} s"
     print(f"{mutant} {detector}: {summary}", flush=True)
+    if line["noticed"] and not line["named"]:
+        kept = results / "kept" / f"{mutant}-{detector}"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(results / "run", kept, symlinks=True)
     if with_audit and detector == HEALTHY and line["verdict"] != "failed":
         outcome = audited(results)
         of_audit = {**line, "detector": AUDIT, "took_s": outcome["took_s"], **judged(outcome, AUDIT)}

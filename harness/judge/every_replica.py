@@ -4,10 +4,13 @@
 the same offset, or a violation does not depend on a replica. For example, no replica serves a record any more that is
 its key's last committed record. Partitions with another finding are left out, as an anomaly breaks guarantees too.
 
-``stopped-cleaner``: on every replica that stayed, the cleaner has not passed a tombstone or marker although the run
-waited for `LONGEST_PASS_S` longer than ``max.compaction.lag.ms``, after which the log has to be cleaned (KIP-354,
-`LogCleanerManager.grabFilthiestCompactedLog`). It is judged only with that setting, and not for replicas that are
-kept from cleaning alone: with a gate, a guard or coordinated compaction.
+``stopped-cleaner`` and ``retained-tombstone`` or ``retained-marker``: every replica that stayed still has a record that
+had to be removed, although the run waited for `LONGEST_PASS_S` longer than its settings allow: `LIMITS` are
+``max.compaction.lag.ms``, after which the log has to be cleaned (KIP-354,
+`LogCleanerManager.grabFilthiestCompactedLog`), ``delete.retention.ms`` (KIP-534), and ``producer.id.expiration.ms``,
+until which a producer's last batch is kept (`Cleaner.cleanInto`). The cleaners have stopped if none has passed the
+record. This is judged only with the first setting, and not for replicas that are kept from cleaning alone: with a gate,
+a guard or coordinated compaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +20,10 @@ from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_p
 from harness.judge.guarantees import GuaranteeResult
 
 LONGEST_PASS_S: Final = 10.0
+LIMITS: Final = ("max.compaction.lag.ms", "delete.retention.ms", "producer.id.expiration.ms")
 STOPPED_CLEANER: Final = "stopped-cleaner"
 VIOLATED: Final = "violated-"
+_DEFAULTS_MS: Final = {"delete.retention.ms": 86_400_000, "producer.id.expiration.ms": 86_400_000}
 _SERVED: Final = {"last-value", "order", "offsets"}
 """Guarantees about records that consumers receive."""
 
@@ -46,29 +51,31 @@ def violated_everywhere(
                 )
 
 
-def stopped_cleaners(
-    manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absent: Sequence[int]
-) -> Iterator[Finding]:
-    """Yield a finding for each partition whose cleaners have all stopped; ``exposure`` as the checker returns it."""
-    settings, waited_s = manifest.get("topic_settings", {}), manifest["timings_s"].get("clean", 0)
-    lag_ms = settings.get("max.compaction.lag.ms")
-    if lag_ms is None or waited_s < int(lag_ms) / 1000 + LONGEST_PASS_S:
+def unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absent: Sequence[int]) -> Iterator[Finding]:
+    """Yield a finding for each record that had to be removed and no replica removed; ``exposure``: checker's rows."""
+    settings = {**_DEFAULTS_MS, **manifest.get("broker_settings", {}), **manifest.get("topic_settings", {})}
+    waited_s, limits_ms = manifest["timings_s"].get("clean", 0), [settings.get(name) for name in LIMITS]
+    if None in limits_ms or waited_s < sum(map(int, limits_ms)) / 1000 + LONGEST_PASS_S:
         return
     stayed = [row for row in exposure if row["broker"] not in absent]
     for place, rows in by_place(stayed).items():
-        if all(row["held_critical"] and not row["cleaned_past"] for row in rows):
-            offset = min(row["critical_offset"] for row in rows)
-            brokers = sorted({row["broker"] for row in rows})
-            yield _finding(
-                STOPPED_CLEANER,
-                place,
-                brokers,
-                offset,
-                "latent",
-                f"the cleaners of {brokers_text(brokers)} did not clean offset {offset} within {waited_s:.0f} s, and"
-                f" max.compaction.lag.ms is {lag_ms}",
-                {"waited_s": waited_s, "max_compaction_lag_ms": int(lag_ms)},
-            )
+        for kind in sorted({row["kind"] for row in rows}):
+            of_kind = [row for row in rows if row["kind"] == kind]
+            passed = {row["cleaned_past"] for row in of_kind}
+            if all(row["held_critical"] and row["held_after"] for row in of_kind) and len(passed) == 1:
+                brokers, offset = [row["broker"] for row in of_kind], of_kind[0]["critical_offset"]
+                is_passed, replicas = passed.pop(), brokers_text(brokers)
+                yield _finding(
+                    f"retained-{kind}" if is_passed else STOPPED_CLEANER,
+                    place,
+                    brokers,
+                    offset,
+                    "latent",
+                    f"the cleaners of {replicas} passed offset {offset} and did not remove the {kind}"
+                    if is_passed
+                    else f"the cleaners of {replicas} did not clean offset {offset}",
+                    {"waited_s": waited_s, **dict(zip(LIMITS, limits_ms, strict=True))},
+                )
 
 
 def _finding(  # noqa: PLR0917

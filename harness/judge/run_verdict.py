@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
-from harness.judge.every_replica import stopped_cleaners, violated_everywhere
+from harness.judge.every_replica import unremoved, violated_everywhere
 from harness.judge.finding import CheckerRow, Finding, Place
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
@@ -82,7 +82,7 @@ def assemble(
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     trusted.extend(violated_everywhere(guarantee_results, replicas, trusted))
     if protection is None and not manifest.get("coordination"):
-        trusted.extend(stopped_cleaners(manifest, results.exposure, absent))
+        trusted.extend(unremoved(manifest, results.exposure, absent))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)

@@ -6,7 +6,10 @@ import pytest
 from test_verdict import AWAY, CONTROL, SCENARIO, assembled, doubt, fact, finding, promised
 
 NOT_CLEANED = {"held_critical": True, "held_after": True, "removed_at_ms": None, "cleaned_past": False}
-WAITED = {"timings_s": {"clean": 20.0}, "topic_settings": {"max.compaction.lag.ms": "200"}}
+NOT_REMOVED = {**NOT_CLEANED, "cleaned_past": True}
+TOPIC = {"max.compaction.lag.ms": "200", "delete.retention.ms": "300"}
+BROKER = {"producer.id.expiration.ms": "700"}
+WAITED = {"timings_s": {"clean": 20.0}, "topic_settings": TOPIC, "broker_settings": BROKER}
 
 
 def names(result: dict[str, Any]) -> list[str]:
@@ -66,10 +69,25 @@ def test_cleaners_that_never_pass_a_marker_have_stopped() -> None:
     assert (result["verdict"], names(result)) == ("anomaly", ["stopped-cleaner"])
     (actual,) = result["findings"]
     assert (actual["broker"], actual["offset"], actual["effect"]) == (1, 20, "latent")
-    assert actual["witness"] == {"brokers": [1, 3], "max_compaction_lag_ms": 200, "waited_s": 20.0}
-    assert actual["explanation"] == (
-        "the cleaners of brokers 1, 3 did not clean offset 20 within 20 s, and max.compaction.lag.ms is 200"
+    assert actual["witness"] == {"brokers": [1, 3], "waited_s": 20.0, **TOPIC, **BROKER}
+    assert actual["explanation"] == "the cleaners of brokers 1, 3 did not clean offset 20"
+
+
+def test_a_marker_that_every_cleaner_passes_and_none_removes_is_retained() -> None:
+    facts = [fact(1, **NOT_REMOVED), fact(3, **NOT_REMOVED), fact(2, **AWAY)]
+    result = assembled(exposure=facts, **WAITED)
+    assert (result["verdict"], names(result)) == ("anomaly", ["retained-marker"])
+    assert result["findings"][0]["explanation"] == (
+        "the cleaners of brokers 1, 3 passed offset 20 and did not remove the marker"
     )
+
+
+def test_a_tombstone_and_a_marker_are_judged_separately() -> None:
+    facts = [
+        *(fact(broker, **NOT_REMOVED, kind="tombstone", critical_offset=12) for broker in (1, 3)),
+        fact(1), fact(3), fact(2, **AWAY), fact(2, **AWAY, kind="tombstone"),
+    ]  # fmt: skip
+    assert names(assembled(exposure=facts, **WAITED)) == ["retained-tombstone"]
 
 
 def test_without_a_fault_every_cleaner_counts() -> None:
@@ -85,12 +103,27 @@ def test_without_a_fault_every_cleaner_counts() -> None:
     [
         ({"cleaned_past": True}, {}),
         ({"held_critical": False}, {}),
-        ({}, {"timings_s": {"clean": 10.1}}),
+        ({"held_after": False}, {}),
+        ({}, {"timings_s": {"clean": 11.1}}),
         ({}, {"timings_s": {}}),
-        ({}, {"topic_settings": {}}),
-        ({}, {"topic_settings": {"max.compaction.lag.ms": "10001"}}),
+        ({}, {"topic_settings": {"delete.retention.ms": "300"}}),
+        ({}, {"topic_settings": {"max.compaction.lag.ms": "200"}}),
+        ({}, {"topic_settings": {**TOPIC, "max.compaction.lag.ms": "9001"}}),
+        ({}, {"broker_settings": {}}),
+        ({}, {"coordination": {"coordinated_compaction": True}}),
     ],
-    ids=["one has passed", "one never had it", "a short wait", "no wait", "no longest lag", "a longer lag"],
+    ids=[
+        "one has passed",
+        "one never had it",
+        "later",
+        "a short wait",
+        "no wait",
+        "no lag",
+        "a day",
+        "lag",
+        "producer",
+        "together",
+    ],
 )
 def test_cleaners_that_may_still_work_have_not_stopped(of_3: dict[str, Any], changes: dict[str, Any]) -> None:
     facts = [fact(1, **NOT_CLEANED), fact(3, **{**NOT_CLEANED, **of_3}), fact(2, **AWAY, cleaned_past=False)]
