@@ -337,7 +337,9 @@ def table(number: int) -> None:
         for name in names:
             line = lines.get((point.mutant, name))
             if line is None:
-                cells.append("not executed" if point.mutant not in reached.get(name, {point.mutant}) else "not run")
+                cells.append("-" if point.mutant not in reached.get(name, {point.mutant}) else "not run")
+            elif line["verdict"] == "rejected":
+                cells.append("rejected")
             else:
                 cells.append(", ".join(line["named"]) or (line["verdict"] if line["noticed"] else "not noticed"))
         print(f"| `{point.mutant}` | {point.change} | {' | '.join(cells)} |")
