@@ -54,8 +54,8 @@ def violated_everywhere(
 def unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absent: Sequence[int]) -> Iterator[Finding]:
     """Yield a finding for each record that had to be removed and no replica removed; ``exposure``: checker's rows."""
     settings = {**_DEFAULTS_MS, **manifest.get("broker_settings", {}), **manifest.get("topic_settings", {})}
-    waited_s, limits_ms = manifest["timings_s"].get("clean", 0), [settings.get(name) for name in LIMITS]
-    if None in limits_ms or waited_s < sum(map(int, limits_ms)) / 1000 + LONGEST_PASS_S:
+    waited_s, limits_ms = manifest["timings_s"].get("clean", 0), {n: int(settings[n]) for n in LIMITS if n in settings}
+    if len(limits_ms) < len(LIMITS) or waited_s < sum(limits_ms.values()) / 1000 + LONGEST_PASS_S:
         return
     stayed = [row for row in exposure if row["broker"] not in absent]
     for place, rows in by_place(stayed).items():
@@ -74,7 +74,7 @@ def unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absen
                     f"the cleaners of {replicas} passed offset {offset} and did not remove the {kind}"
                     if is_passed
                     else f"the cleaners of {replicas} did not clean offset {offset}",
-                    {"waited_s": waited_s, **dict(zip(LIMITS, limits_ms, strict=True))},
+                    {"waited_s": waited_s, **limits_ms},
                 )
 
 

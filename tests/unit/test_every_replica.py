@@ -69,7 +69,11 @@ def test_cleaners_that_never_pass_a_marker_have_stopped() -> None:
     assert (result["verdict"], names(result)) == ("anomaly", ["stopped-cleaner"])
     (actual,) = result["findings"]
     assert (actual["broker"], actual["offset"], actual["effect"]) == (1, 20, "latent")
-    assert actual["witness"] == {"brokers": [1, 3], "waited_s": 20.0, **TOPIC, **BROKER}
+    assert actual["witness"] == {
+        "brokers": [1, 3],
+        "waited_s": 20.0,
+        **{name: int(value) for name, value in (TOPIC | BROKER).items()},
+    }
     assert actual["explanation"] == "the cleaners of brokers 1, 3 did not clean offset 20"
 
 
