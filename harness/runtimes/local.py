@@ -255,7 +255,10 @@ class LocalRuntime:
     def _format(self, broker: int, cluster_id: str) -> None:
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker))]
         if self.spec.security and self.spec.security.scram_user:
-            arguments += ["--add-scram", self.spec.security.scram_user]
+            # Other users of this host can read the arguments of a process, but not this file.
+            file = self._home(broker) / "scram-user"
+            file.write_text(f"--add-scram\n{self.spec.security.scram_user}\n")
+            arguments.append(f"@{file}")
         done = subprocess.run(
             self._command(kafka.STORAGE_CLASS, *arguments),
             stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.errors import BootError, HarnessError
 from harness.host import commands
 from harness.host.clock import RealClock
 from harness.host.network import NamespaceNetwork
+from harness.kafka_api.security import read_security
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
 
@@ -62,6 +64,24 @@ def test_only_the_controller_has_a_controller_listener(runtime: Callable[[str], 
 def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: Callable[[str], LocalRuntime]) -> None:
     with pytest.raises(BootError, match=r"broker \d: its storage cannot be formatted:\n.*no space"):
         runtime("echo no space >&2; exit 1").start_cluster()
+
+
+def test_no_argument_of_a_process_has_the_password_of_a_user(
+    runtime: Callable[[str], LocalRuntime], tmp_path: Path
+) -> None:
+    jaas = 'sasl.jaas.config=ScramLoginModule required username="ann" password="a-secret";'
+    (tmp_path / "login").write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n{jaas}\n")
+    without = runtime(f'echo "$@" >> {tmp_path}/arguments')
+    spec = replace(without.spec, security=read_security(tmp_path / "login"))
+    subject = LocalRuntime(spec, without.java, "jars")
+    subject.start_cluster()
+    arguments = tmp_path / "arguments"
+    RealClock().wait_until(lambda: len(arguments.read_text().splitlines()) == 6, BOUND_S, "three formats and brokers")
+    subject.close()
+    assert arguments.read_text().count(f"@{tmp_path}/work/broker-") == 3
+    assert "a-secret" not in arguments.read_text()
+    user = (tmp_path / "work" / "broker-1" / "scram-user").read_text()
+    assert user == "--add-scram\nSCRAM-SHA-512=[name=ann,password=a-secret]\n"
 
 
 def test_without_a_network_nothing_can_be_cut(runtime: Callable[[str], LocalRuntime]) -> None:
