@@ -29,7 +29,7 @@ MECHANISMS = (PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
 
 JAAS = "sasl.jaas.config"
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  (the name of a property)
-SERVICE = "sasl.kerberos.service.name"
+SERVICE, KEY_PASSWORD = "sasl.kerberos.service.name", "ssl.key.password"
 ONLY_HERE = {GSSAPI: "a Kerberos ticket is for this host", AWS_MSK_IAM: "AWS's credentials belong to this host"}
 """The reasons why a login cannot be sent to other hosts."""
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
@@ -127,11 +127,6 @@ class Security:
         return _pem_of(self, "ssl.keystore", "key", "certificate.chain", has_key=True)
 
     @property
-    def key_password(self) -> str:
-        """The password of `own`'s key. Without one, OpenSSL would ask the terminal for it."""
-        return self.properties.get("ssl.key.password", "")
-
-    @property
     def without_files(self) -> Security:
         """The same login with the content of its files, for processes on other hosts.
 
@@ -177,14 +172,13 @@ class Security:
             config |= {"ssl.ca.pem": self.trusted} if self.trusted else {}
             if self.own:
                 pem = dict.fromkeys(("ssl.certificate.pem", "ssl.key.pem"), self.own)
-                config |= {**pem, "ssl.key.password": self.key_password}
+                config |= {**pem, "ssl.key.password": self.properties.get(KEY_PASSWORD, "")}
         return config
 
     def for_brokers(self, listener: str) -> dict[str, str]:
         """Return the broker settings for a listener with this login, without the broker's own key.
 
-        SCRAM's users are created when storage is formatted (KIP-900). Raises `UsageError` for mechanisms that need
-        another server.
+        SCRAM's users are created when storage is formatted (KIP-900). Raises `UsageError` without such users.
         """
         if self.mechanism is None:
             return {}
@@ -224,10 +218,10 @@ class Security:
                 file.write(self.own)
                 file.flush()
                 try:
-                    context.load_cert_chain(file.name, password=self.key_password)
+                    # Without a password, OpenSSL would ask the terminal for it.
+                    context.load_cert_chain(file.name, password=self.properties.get(KEY_PASSWORD, ""))
                 except ssl.SSLError as error:
-                    problem = "the client's key, its certificate or ssl.key.password is wrong"
-                    raise UsageError(f"{self.source}: {problem}: {error}") from error
+                    raise UsageError(f"{self.source}: the client's key or {KEY_PASSWORD} is wrong: {error}") from error
         return context
 
 
@@ -278,8 +272,8 @@ def _raise_for_ticket(security: Security) -> None:
     try:
         import gssapi  # noqa: PLC0415  (optional)
     except (ImportError, OSError) as error:
-        remedy = "pip install 'compaction-harness[kerberos]'"
-        raise UsageError(f"{security.source}: {GSSAPI} needs a package: {remedy}") from error
+        remedy = "needs a package: pip install 'compaction-harness[kerberos]'"
+        raise UsageError(f"{security.source}: {GSSAPI} {remedy}") from error
     try:
         owner = gssapi.Credentials(usage="initiate").inquire(mechs=False).name
         principal = security.jaas.get("principal")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -117,6 +118,7 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     assert config["ssl.key.pem"].startswith(plain)
     assert certificate.public_bytes(Encoding.PEM).decode() in config["ssl.certificate.pem"]
+    Producer({**config, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     sent = pickle.dumps(security.without_files)
     for file in (tmp_path / "own.p12", Path(pem_store["ssl.truststore.location"])):
         file.unlink()
@@ -134,9 +136,12 @@ def test_an_encrypted_key_is_opened_with_its_password(
     security = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own}))
     config = security.for_librdkafka()
     assert (config["ssl.key.pem"], config["ssl.key.password"]) == (encrypted + pem, "secret")
+    Producer({**config, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(KafkaException, match=r"ssl\.key\.pem failed"):
+        Producer({**config, "ssl.key.password": "other", "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     for password in ("other", ""):
         changed = {"security.protocol": "SSL", **pem_store, **own, "ssl.key.password": password}
-        with pytest.raises(UsageError, match=r"key, its certificate or ssl\.key\.password is wrong"):
+        with pytest.raises(UsageError, match=r"the client's key or ssl\.key\.password is wrong"):
             read_security(file_of(tmp_path, changed))
 
 
