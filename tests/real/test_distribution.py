@@ -1,6 +1,7 @@
 """Installations by users: the wheel and the source distribution, by pipx and uvx, and the image of the harness."""
 
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -8,12 +9,17 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.request import urlopen
 
 import pytest
+import yaml
+from chart import helm, pods_of
 from docker import DockerClient
-from sandbox import Sandbox
+from kept import kept_cluster
+from sandbox import Sandbox, wait_until
 
 from harness.host import engine
 
@@ -21,6 +27,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_S: Final = 900
 BASE, IMAGE = "compaction-harness-test/base", "compaction-harness-test/harness"
 STAGE: Final = "compaction-harness.stage=build"
+BOUND_S: Final = 300
+MOST_GUARD_BYTES: Final = 250_000_000
 WRITABLE: Final = "/tmp:exec"  # noqa: S108  (in the container)
 
 pytestmark = [pytest.mark.timeout(3 * COMMAND_S), pytest.mark.needs("git")]
@@ -96,42 +104,120 @@ def client() -> DockerClient:
 
 
 @pytest.fixture(scope="module")
-def image(project: Path, client: DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Build the image on a Debian that is made from packages; this host's certificates serve pip in it."""
+def images(project: Path, client: DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Build the images, by target, on a Debian made from packages; this host's certificates serve pip and uv."""
     folder = tmp_path_factory.mktemp("base")
-    call("debootstrap", "--variant=minbase", "bookworm", str(folder / "root"))
+    call("debootstrap", "--variant=minbase", "trixie", str(folder / "root"))
+    shutil.rmtree(folder / "root" / "var" / "cache" / "apt")
+    shutil.rmtree(folder / "root" / "var" / "lib" / "apt" / "lists")
     certificates = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
     shutil.copy(os.environ.get("PIP_CERT", certificates), folder / "root" / "etc" / "pip-certificates.crt")
     call("tar", "--directory", str(folder / "root"), "--create", "--file", str(folder / "base.tar"), ".")
-    call(
-        "docker", "import", "--change", "ENV PIP_CERT=/etc/pip-certificates.crt", str(folder / "base.tar"), BASE,
-    )  # fmt: skip
+    variables = [f"--change=ENV {name}=/etc/pip-certificates.crt" for name in ("PIP_CERT", "SSL_CERT_FILE")]
+    call("docker", "import", *variables, str(folder / "base.tar"), BASE)
+    dockerfile = project / "Dockerfile"
+    text, count = re.subn(r"debian:trixie-slim@sha256:[0-9a-f]{64}", BASE, dockerfile.read_text())
+    assert count == 1
+    dockerfile.write_text(text)
+    names = {target: f"{IMAGE}:{target}" for target in ("guard", "complete")}
     try:
-        call("docker", "build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", IMAGE, ".", cwd=project)
-        yield IMAGE
+        for target, name in names.items():
+            call("docker", "build", "--network", "host", "--target", target, "--tag", name, ".", cwd=project)
+        yield names
     finally:
-        for name in (IMAGE, BASE):
+        for name in (*names.values(), BASE):
             if client.images.list(name):
                 client.images.remove(name, force=True)
         client.images.prune({"dangling": True, "label": STAGE})
 
 
-@pytest.mark.needs("root", "debootstrap", "engine", "docker")
-def test_the_image_audits_mounted_folders_without_rights(image: str, sandbox: Sandbox) -> None:
+IN_CONTAINERS = pytest.mark.needs("root", "debootstrap", "engine", "docker")
+
+
+@IN_CONTAINERS
+def test_the_image_of_the_guard_is_small(images: dict[str, str], client: DockerClient) -> None:
+    assert client.images.get(images["guard"]).attrs["Size"] <= MOST_GUARD_BYTES
+
+
+@IN_CONTAINERS
+def test_the_image_audits_mounted_folders_without_rights(images: dict[str, str], sandbox: Sandbox) -> None:
     ran = sandbox.call("run", "--target", "sim-kafka", "--anomaly", "stuck-lso", "--seed", "1")
     copies = sandbox.latest("sim-kafka", "stuck-lso") / "brokers"
     done = subprocess.run(
         ["docker", "run", "--rm", "--read-only", "--tmpfs", WRITABLE, "--network", "none",
-         "--volume", f"{copies}:/copies:ro", image, "audit", "disk", "--topic", "stuck-*",
+         "--volume", f"{copies}:/copies:ro", images["complete"], "audit", "disk", "--topic", "stuck-*",
          *(word for broker in (1, 2, 3) for word in ("--broker", f"{broker}=/copies/{broker}/after-rejoin"))],
         capture_output=True, text=True, timeout=COMMAND_S, check=False,
     )  # fmt: skip
     assert done.returncode == ran.code == 1, done.stderr
-    assert "ANOMALY stuck-lso: broker 2, stuck-lso-0, offset 0: read_committed is frozen at 0" in done.stdout
-    user = subprocess.run(
-        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "id", image, "--user"],
-        capture_output=True,
-        text=True,
-        check=True,
+    assert "ANOMALY      stuck-lso: stuck-lso-0: broker 2 is wrong" in done.stdout
+
+
+@contextmanager
+def container(client: DockerClient, image: str, pod: Mapping[str, Any], folders: Mapping[str, Path]) -> Iterator[Any]:
+    """Start a pod's container as a node would: its user, arguments and limits; ``folders``: its volumes by name."""
+    (spec,) = pod["containers"]
+    security = spec["securityContext"]
+    paths = {mount["name"]: (mount["mountPath"], mount.get("readOnly", False)) for mount in spec["volumeMounts"]}
+    started = client.containers.run(
+        image,
+        spec["args"],
+        detach=True,
+        user=f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}",
+        read_only=security["readOnlyRootFilesystem"],
+        cap_drop=security["capabilities"]["drop"],
+        security_opt=["no-new-privileges"],
+        mem_limit=spec["resources"]["limits"]["memory"].removesuffix("i"),
+        tmpfs={paths.pop("tmp")[0]: "exec"},
+        volumes={
+            str(folders[name]): {"bind": path, "mode": "ro" if is_read_only else "rw"}
+            for name, (path, is_read_only) in paths.items()
+        },
+        network_mode="host",
     )
-    assert int(user.stdout) != 0
+    try:
+        yield started
+    finally:
+        started.remove(force=True)
+
+
+def answer(port: int, path: str) -> str | None:
+    """Return the text of an endpoint's page; None where it does not answer 200."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+            return str(reply.read().decode())
+    except OSError:
+        return None
+
+
+@pytest.mark.needs("helm")
+@IN_CONTAINERS
+def test_the_chart_runs_in_containers_without_rights(
+    images: dict[str, str], client: DockerClient, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    folders = {"client": tmp_path / "client", "state": tmp_path / "state"}
+    for folder in folders.values():
+        folder.mkdir()
+    (folders["client"] / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    os.chown(folders["state"], 10001, 10001)
+    tmp_path.chmod(0o755)
+    with kept_cluster(sandbox, "kafka-4.4", "stuck-lso") as kept:
+        topics = {"topics": ["stuck-*"]}
+        values = {
+            "bootstrapServers": kept.bootstrap, "clientSecret": "login", "guard": topics, "watch": topics,
+            "audit": {"enabled": True, **topics},
+        }  # fmt: skip
+        pods = pods_of(filter(None, yaml.safe_load_all(helm(values, "1.33").stdout)))
+        with container(client, images["guard"], pods["guard"], folders) as guard:
+            wait_until(lambda: '"leads": true' in (answer(9464, "/health") or ""), BOUND_S, "a healthy guard that acts")
+            guard.stop(timeout=60)
+            assert guard.wait()["StatusCode"] == 0, guard.logs().decode()
+        with container(client, images["complete"], pods["audit"], folders) as audit:
+            assert audit.wait(timeout=BOUND_S)["StatusCode"] == 1, audit.logs().decode()
+            assert "ANOMALY" in audit.logs().decode()
+        found = 'compaction_watch_diverged_partitions{anomaly="stuck-lso"} 1.0'
+        with container(client, images["complete"], pods["watch"], folders) as watch:
+            wait_until(lambda: found in (answer(9465, "/metrics") or ""), BOUND_S, "the watch's finding")
+            watch.stop(timeout=60)
+            assert watch.wait()["StatusCode"] == 0, watch.logs().decode()
+        assert any(folders["state"].rglob("*"))

@@ -137,6 +137,14 @@ def test_actions_of_others_are_pinned_by_commit(path: Path) -> None:
     assert len({name.partition("@")[0] for name in everywhere}) == len(everywhere)
 
 
+def test_the_base_of_the_images_is_pinned_by_digest() -> None:
+    bases = re.findall(r"^FROM (\S+) AS (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    stages = {stage for _, stage in bases}
+    assert {"guard", "complete"} <= stages
+    (base,) = {base for base, _ in bases} - stages
+    assert re.fullmatch(r"debian:\w+-slim@sha256:[0-9a-f]{64}", base)
+
+
 def test_dependabot_updates_all_that_is_pinned() -> None:
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
     assert {update["package-ecosystem"] for update in updates} == {"github-actions", "uv", "docker"}
