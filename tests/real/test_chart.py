@@ -100,7 +100,7 @@ def test_every_kind_is_rendered() -> None:
     ],
 )
 def test_an_invalid_manifest_is_found(path: tuple[Any, ...], value: object, message: str) -> None:
-    (guard,) = (one for one in rendered("guard") if one["kind"] == "Deployment")
+    (guard,) = (manifest for manifest in rendered("guard") if manifest["kind"] == "Deployment")
     manifest = node = json.loads(json.dumps(guard))
     for step in path[:-1]:
         node = node[step]
@@ -160,18 +160,23 @@ def test_services_and_monitors_select_the_pods() -> None:
     monitors = [manifest for manifest in rendered("all") if manifest["kind"] == "ServiceMonitor"]
     selectors = [monitor["spec"]["selector"]["matchLabels"].items() for monitor in monitors]
     assert len(monitors) == len(services) == 2
-    assert all(any(wanted <= service["metadata"]["labels"].items() for service in services) for wanted in selectors)
+    assert all(any(selector <= service["metadata"]["labels"].items() for service in services) for selector in selectors)
 
 
 def groups(name: str) -> list[Any]:
-    return [group for one in rendered(name) if one["kind"] == "PrometheusRule" for group in one["spec"]["groups"]]
+    return [
+        group
+        for manifest in rendered(name)
+        if manifest["kind"] == "PrometheusRule"
+        for group in manifest["spec"]["groups"]
+    ]
 
 
 def test_rules_and_dashboard_are_the_files_beside_the_chart() -> None:
     rules = yaml.safe_load((FILES / "guard/alerts.yaml").read_text())["groups"]
     assert groups("all") == rules
     assert [group["name"] for group in groups("guard")] == ["compaction-guard"]
-    (board,) = (one["data"] for one in rendered("all") if one["kind"] == "ConfigMap")
+    (board,) = (manifest["data"] for manifest in rendered("all") if manifest["kind"] == "ConfigMap")
     assert board["compaction.json"] == (FILES / "guard/dashboard.json").read_text()
 
 

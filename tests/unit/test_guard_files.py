@@ -91,7 +91,11 @@ def needed_by(distributions: Iterable[str]) -> set[str]:
     for name in needed:
         with suppress(metadata.PackageNotFoundError):  # for another Python or system
             required = map(Requirement, metadata.requires(name) or ())
-            names = {canonicalize_name(one.name) for one in required if "extra" not in str(one.marker)}
+            names = {
+                canonicalize_name(requirement.name)
+                for requirement in required
+                if "extra" not in str(requirement.marker)
+            }
             needed.extend(names - set(needed))
     return set(needed)
 
