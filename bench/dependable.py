@@ -27,6 +27,7 @@ from rich.table import Table
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.schedules.catalog import ALL, all_scenarios, scenarios_for
+from harness.schedules.timers import FAST
 from harness.targets import find_target
 
 HEALTHY = "none"
@@ -45,12 +46,13 @@ class Cell(NamedTuple):
     nemesis: str
 
 
-def one_run(cell: Cell, anomaly: str, results: Path) -> dict[str, Any]:
+def one_run(cell: Cell, anomaly: str, timers: str, results: Path) -> dict[str, Any]:
     """Run once; return the log's line: cell, commit, verdict, payloads with findings, other findings, seconds."""
     started_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", "run", "--target", cell.target, "--client", cell.client,
-         "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", anomaly, "--results", str(results),
+         "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", anomaly, "--timers", timers,
+         "--results", str(results),
          "--format", "json"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -112,9 +114,10 @@ def read(log: Path) -> dict[Cell, list[dict[str, Any]]]:
 @click.option("--client", "clients", multiple=True, default=("librdkafka", "java"), show_default=True)
 @click.option("--nemesis", "nemeses", multiple=True, default=(*FAULTS, HEALTHY), show_default=True)
 @click.option("--anomaly", default=ALL, show_default=True, help="The same for all runs of a log.")
+@click.option("--timers", default=FAST.name, show_default=True, help="The same for all runs of a log.")
 @click.option("--results", type=click.Path(path_type=Path), required=True)
 @click.option("--log", type=click.Path(path_type=Path), required=True, help="The log; an existing one is continued.")
-def main(runs: int, anomaly: str, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
+def main(runs: int, anomaly: str, timers: str, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
     """Run every combination in turn until the log has ``runs`` of it."""
     cells = [Cell(*cell) for cell in product(chosen["targets"], chosen["clients"], chosen["nemeses"])]
     had = read(log)
@@ -122,7 +125,7 @@ def main(runs: int, anomaly: str, results: Path, log: Path, **chosen: tuple[str,
         for cell in cells:
             if len(had[cell]) > number:
                 continue
-            run = one_run(cell, anomaly, results)
+            run = one_run(cell, anomaly, timers, results)
             had[cell].append(run)
             with log.open("a") as file:
                 file.write(json.dumps(run) + "\n")

@@ -30,6 +30,7 @@ from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
 from harness.run_folder.store import RunFolder
+from harness.schedules.timers import DAYS
 
 if TYPE_CHECKING:
     from pyspark.sql import types as t
@@ -47,7 +48,7 @@ RETENTIONS = (
 )
 """Topic setting, broker setting and Kafka's default, in the order of `SETTINGS` and of precedence."""
 CLOCK_SKEW = "clock-skew"
-"""The nemesis that sets clocks forward: brokers then measure these times by wrong clocks."""
+"""The nemesis that sets clocks forward, as `DAYS` do: brokers then measure these times by wrong clocks."""
 
 Row = tuple[Any, ...]
 
@@ -242,11 +243,12 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
-    """Return each of the `RETENTIONS`; None without settings, or if the nemesis set clocks forward.
+    """Return each of the `RETENTIONS`; None without settings, or if the nemesis or the timers set clocks forward.
 
     Raises `ValueError` for a setting that is not a number.
     """
-    if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
+    has_wrong_clocks = manifest.get("nemesis") == CLOCK_SKEW or manifest.get("timers") == DAYS.name
+    if "topic_settings" not in manifest or has_wrong_clocks:
         return (None,) * len(RETENTIONS)
     topic, broker = manifest["topic_settings"], manifest.get("broker_settings", {})
 

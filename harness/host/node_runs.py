@@ -135,7 +135,7 @@ def raise_if_no_firewall(connection: NodeConnection) -> None:
     try:
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
     except HarnessError as error:
-        raise UsageError(f"this nemesis needs a firewall on each node, as root or by sudo: {error}") from error
+        raise UsageError(f"this run needs a firewall on each node, as root or by sudo: {error}") from error
 
 
 def _chain(run_id: str) -> str:

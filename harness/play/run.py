@@ -101,7 +101,7 @@ def conduct(
             brokers=plan.placement.brokers,
             controllers=plan.placement.controllers,
             ports=tuple(run.ports),
-            needs=plan.nemesis.needs,
+            needs=plan.needs,
             security=run.security,
             clock=clock,
             seed=plan.seed,

@@ -28,7 +28,7 @@ from harness.play.protection import GUARDED_RETENTION_MS
 from harness.run_folder import store
 from harness.run_folder.store import RunFolder
 from harness.runtimes import AUTO, LOCAL, choose
-from harness.runtimes.base import RuntimeRequest
+from harness.runtimes.base import Need, RuntimeRequest
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.operations.faults import Expose, Heal, Inject
 from harness.schedules.operations.operation import of_process
@@ -90,6 +90,11 @@ class RunPlan:
             for s in self.scenarios
             for tp in partitions[s.name]
         }
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The abilities that the runtime must have."""
+        return self.nemesis.needs | ({Need.CLOCK} if self.timers.clock_step_s else set())
 
     @property
     def has_groups(self) -> bool:
@@ -224,9 +229,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
     java = find_java()
-    request = RuntimeRequest(
-        target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access
-    )
+    request = RuntimeRequest(target, java, progress.jars, needs=plan.needs, image=options.image, access=options.access)
     runtime, reason = choose(runtime_of(options), request)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")

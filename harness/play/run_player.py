@@ -6,7 +6,7 @@ anomalies.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -27,12 +27,14 @@ from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
 from harness.run_folder.history import History, read_lines
 from harness.run_folder.store import RunFolder
+from harness.runtimes.base import Clocks, ability
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject
 from harness.schedules.operations.operation import Operation, of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
+from harness.schedules.timers import MOST_STEPS, STEP_S
 from harness.targets import KAFKA
 from nemesis.fault import FaultContext
 from nemesis.script import Act, ScriptContext
@@ -70,7 +72,10 @@ class RunPlayer:
     _groups: GroupWorkload | None = field(default=None, init=False)
     _payloads: dict[str, Payload] = field(default_factory=dict, init=False)
     _fillers: list[Filler | OffsetsFiller] = field(default_factory=list, init=False)
+    _writing: ExitStack = field(default_factory=ExitStack, init=False)
+    _is_writing: bool = field(default=False, init=False)
     _phase: Phase = field(default=Phase.BEFORE, init=False)
+    _clock_steps: int = field(default=0, init=False)
     _is_guarded: bool = field(default=False, init=False)
 
     def run(self) -> None:
@@ -108,17 +113,14 @@ class RunPlayer:
             Expose: self._expose,
             Heal: self._rejoin,
         }
-        with ExitStack() as filling:
-            is_filling = False
+        with self._writing:
             for kind, in_a_row in groupby(operations, key=type):
                 # A replica that joins must first copy only the payload: no cleaner may pass until then.
                 must_rest = self.plan.nemesis.joins and self._phase is Phase.BEFORE
                 if kind is UntilInSync:
-                    filling.close()
-                    is_filling = False
-                elif kind in CLIENTS_MEANWHILE and not is_filling and not must_rest:
-                    filling.enter_context(self._filling(self._phase))
-                    is_filling = True
+                    self._stop_fillers()
+                elif kind in CLIENTS_MEANWHILE and not must_rest:
+                    self._start_fillers()
                 if kind in acts:
                     acts[kind]()
                 for operation in in_a_row:
@@ -131,6 +133,15 @@ class RunPlayer:
                         case Begin() | Write() | End():
                             scenario, process = scenario_and_process(operation.process)
                             self._payloads[scenario].play(self._phase, of_process(operation, process))
+
+    def _start_fillers(self) -> None:
+        if not self._is_writing:
+            self._writing.enter_context(self._filling(self._phase))
+            self._is_writing = True
+
+    def _stop_fillers(self) -> None:
+        self._writing.close()
+        self._is_writing = False
 
     @contextmanager
     def _filling(self, phase: Phase) -> Iterator[None]:
@@ -314,8 +325,9 @@ class RunPlayer:
                 "the partitions to be released",
             )
         self.cluster.thaw(self.plan.topic_settings)
-        with self._filling(Phase.AFTER):
-            self._wait_removed()
+        self._start_fillers()
+        self._wait_removed()
+        self._stop_fillers()
         self.cluster.freeze()
         self.cluster.wait_replicated("every replica to have everything")
 
@@ -347,9 +359,25 @@ class RunPlayer:
             except (HarnessError, OSError) as error:
                 log.warning("it is not known which brokers left the ISR: %s", error)
 
+    def _step_clocks(self) -> None:
+        """Put the wall clocks of all brokers forward, while no transaction is open that could time out."""
+        self._stop_fillers()
+        self.cluster.wait_replicated("everything written to be on every replica that is up")
+        self._clock_steps += 1
+        offset_s = self._clock_steps * self.plan.timers.clock_step_s
+        self._history.note("step clocks", process=NEMESIS, phase=self._phase, offset_s=offset_s)
+        for broker in self.cluster.brokers:
+            ability(self.cluster.runtime, Clocks).skew(broker, offset_s)
+        self._start_fillers()
+
     def _wait_removed(self, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open. If it does not open, the wait ends, and the observations are judged."""
         window_s = max(self.plan.timers.window_s, self.plan.system.least_window_s)
+        while self.plan.timers.clock_step_s and self._clock_steps < MOST_STEPS:
+            self._step_clocks()
+            with suppress(WaitTimeoutError):
+                wait_removed(self.cluster, self._payloads.values(), STEP_S, is_held)
+                return True
         try:
             wait_removed(self.cluster, self._payloads.values(), window_s, is_held)
         except WaitTimeoutError as error:

@@ -282,4 +282,4 @@ def raise_if_unmet(request: RuntimeRequest, why_missing: Mapping[str, Callable[[
     for need in sorted(request.needs):
         reason = why_missing[need]() if need in why_missing else "this runtime does not have this"
         if reason is not None:
-            raise UsageError(f"this nemesis needs {need}: {reason}")
+            raise UsageError(f"this run needs {need}: {reason}")

@@ -20,7 +20,8 @@ class Timers:
     vanish; ``settle_s`` bounds every other wait on the cluster. ``filler_period_s`` is the time between two
     records of the plain filler in each topic: shorter than ``segment.ms``, so that segments roll.
     ``observe_period_s``: how often every replica is looked at. ``copy_bytes_per_s``: at which pace a
-    replica copies a partition that it must not have finished while the window is open.
+    replica copies a partition that it must not have finished while the window is open. ``clock_step_s``: by how much
+    the wall clocks of all brokers are put forward, again and again, until what is critical has vanished; 0 for never.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Timers:
     copy_bytes_per_s: int
     broker: Mapping[str, str] = field(default_factory=dict)
     is_resumable: bool = False
+    clock_step_s: int = 0
 
 
 FAST = Timers(
@@ -111,7 +113,38 @@ DEFAULT = Timers(
     is_resumable=True,
 )
 
-TIMERS = {timers.name: timers for timers in (FAST, TEN_MINUTES, DEFAULT)}
+DAYS = Timers(
+    name="days",
+    summary="Kafka's own windows of 24 hours, brokers' clocks put forward by days: some minutes (needs libfaketime)",
+    topic={
+        "cleanup.policy": "compact",
+        "delete.retention.ms": str(DAY_MS),
+        # The departures: segments roll every seven days by default, by the time of clients, whose clocks stay.
+        "segment.ms": str(HOUR_MS),
+        "message.timestamp.type": "LogAppendTime",
+        "min.cleanable.dirty.ratio": "0.5",
+    },
+    broker={
+        "producer.id.expiration.ms": str(DAY_MS),
+        # Ten minutes by default, on a clock that is not put forward.
+        "producer.id.expiration.check.interval.ms": "5000",
+        "log.cleaner.dedupe.buffer.size": "1100000",
+    },
+    window_s=300.0,
+    settle_s=180.0,
+    filler_period_s=0.1,
+    observe_period_s=0.3,
+    copy_bytes_per_s=1024,
+    # Longer than a day, and six steps are shorter than the seven days after which coordinators forget
+    # (transactional.id.expiration.ms, offsets.retention.minutes).
+    clock_step_s=25 * 3600,
+)
+
+STEP_S = 25.0
+"""The time between two steps of the clocks: the cleaner looks for work every 15 s by default."""
+MOST_STEPS = 6
+
+TIMERS = {timers.name: timers for timers in (FAST, TEN_MINUTES, DAYS, DEFAULT)}
 
 FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63 - 1), "segment.ms": str(7 * DAY_MS)}
 """Settings under which no cleaner pass begins (the ratio is compared with a strict >), and no segment rolls."""

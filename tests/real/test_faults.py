@@ -179,5 +179,5 @@ def test_a_slow_link_is_had_where_the_kernel_has_it(sandbox: Sandbox) -> None:
         assert manifest["nemesis"] == "slow"
     else:
         assert ran.code == EXIT_USAGE, ran.output
-        assert "this nemesis needs the kernel's network emulator: this kernel does not have it:" in ran.stderr
+        assert "this run needs the kernel's network emulator: this kernel does not have it:" in ran.stderr
         assert not sandbox.results.exists()

@@ -498,6 +498,7 @@ def test_names_are_unique() -> None:
         ({"topic_settings": {}}, (86_400_000, 0)),
         ({"topic_settings": {}, "nemesis": "kill"}, (86_400_000, 0)),
         ({"topic_settings": {}, "nemesis": "clock-skew"}, (None, None)),
+        ({"topic_settings": {}, "nemesis": "kill", "timers": "days"}, (None, None)),
         ({"topic_settings": {"delete.retention.ms": "300", "min.compaction.lag.ms": "7"}}, (300, 7)),
         ({"topic_settings": {}, "broker_settings": {"log.cleaner.delete.retention.ms": "5"}}, (5, 0)),
     ],

@@ -292,7 +292,7 @@ def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, in
 def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:
     nothing: Any = None
     wanted = RuntimeRequest(find_target("kafka-4.4"), nothing, nothing, needs=frozenset({"a battery for each broker"}))
-    with pytest.raises(UsageError, match="this nemesis needs a battery for each broker: this runtime does not have"):
+    with pytest.raises(UsageError, match="this run needs a battery for each broker: this runtime does not have"):
         raise_if_unmet(wanted, {Need.CLOCK: lambda: None})
     raise_if_unmet(wanted, {"a battery for each broker": lambda: None})
 

@@ -1,5 +1,7 @@
 """The window: it is open when every critical record is gone from every broker that is up."""
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ from harness.play import window
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.play.run_player import RunPlayer
+from harness.run_folder.history import History, read_lines
 from harness.schedules.catalog import CONTROL
 from harness.schedules.scenario import Critical
+from harness.schedules.timers import DAYS, STEP_S
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}
 
@@ -50,6 +54,22 @@ def test_a_window_is_open_where_everything_is_gone() -> None:
     assert waited(cluster) == []
     assert cluster.clock.now == 0
     assert cluster.clock.bounds_s == [20.0]
+
+
+def test_clocks_are_put_forward_until_everything_is_gone(tmp_path: Path) -> None:
+    cluster = cluster_of(set(), all_removed_at_s=2 * STEP_S + 1)
+    plan = plan_run(RunOptions("kafka-4.4", "stuck-lso", timers=DAYS.name))
+    nothing: Any = None
+    run = RunPlayer(plan, cluster, nothing, nothing, nothing)
+    run._payloads["control"] = FakePayload()
+    with closing(History(tmp_path / "history.jsonl", cluster.clock)) as history:
+        run._history = history
+        assert run._wait_removed()
+    day_and_hour_s = 25 * 3600
+    steps = [n * day_and_hour_s for n in (1, 2, 3)]
+    assert cluster.runtime.actions == [f"skew {broker} by {step} s" for step in steps for broker in (1, 2, 3)]
+    noted = [event["offset_s"] for event in read_lines(tmp_path / "history.jsonl") if event["type"] == "ok"]
+    assert noted == steps
 
 
 @pytest.mark.parametrize("still", sorted(EVERYWHERE))

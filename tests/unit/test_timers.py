@@ -3,10 +3,14 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.schedules.timers import DEFAULT, FAST, FREEZE, TIMERS, Timers, find_timers
+from harness.schedules.timers import DAYS, DEFAULT, FAST, FREEZE, MOST_STEPS, TIMERS, Timers, find_timers
 
-WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms"}
-"""Topic settings that say what a pass removes; every other one says when a pass begins."""
+WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms", "message.timestamp.type"}
+"""Topic settings that say what a pass removes, or which clock it uses; every other one says when a pass begins."""
+
+
+def window_of_brokers_s(timers: Timers) -> float:
+    return timers.window_s + MOST_STEPS * timers.clock_step_s
 
 
 @pytest.fixture(params=TIMERS.values(), ids=list(TIMERS))
@@ -34,11 +38,11 @@ def test_what_is_removed_is_seen_before(timers: Timers) -> None:
 
 def test_the_window_leaves_time_for_the_retention_and_a_segment_before_it(timers: Timers) -> None:
     retention_ms, segment_ms = int(timers.topic["delete.retention.ms"]), int(timers.topic["segment.ms"])
-    assert timers.window_s * 1000 > 2 * (retention_ms + segment_ms)
+    assert window_of_brokers_s(timers) * 1000 > 2 * (retention_ms + segment_ms)
 
 
 def test_producers_expire_within_the_window(timers: Timers) -> None:
-    assert int(timers.broker["producer.id.expiration.ms"]) < timers.window_s * 1000
+    assert int(timers.broker["producer.id.expiration.ms"]) < window_of_brokers_s(timers) * 1000
 
 
 def test_the_freeze_covers_whatever_begins_a_pass(timers: Timers) -> None:
@@ -58,13 +62,19 @@ def test_a_run_of_minutes_or_days_can_be_resumed() -> None:
     assert [timers.name for timers in TIMERS.values() if timers.is_resumable] == ["10m", "default"]
 
 
-def test_days_are_those_of_kafka() -> None:
-    assert DEFAULT.topic["delete.retention.ms"] == DEFAULT.broker["producer.id.expiration.ms"] == "86400000"
+@pytest.mark.parametrize("timers", [DAYS, DEFAULT])
+def test_days_are_those_of_kafka(timers: Timers) -> None:
+    assert timers.topic["delete.retention.ms"] == timers.broker["producer.id.expiration.ms"] == "86400000"
+
+
+def test_steps_of_clocks_pass_the_retention_but_not_the_seven_days_of_coordinators() -> None:
+    assert int(DAYS.topic["delete.retention.ms"]) < DAYS.clock_step_s * 1000
+    assert MOST_STEPS * DAYS.clock_step_s < 7 * 24 * 3600
 
 
 @pytest.mark.parametrize(("name", "near"), [("fats", FAST.name), ("10", "10m"), ("defaults", DEFAULT.name)])
 def test_an_unknown_name_is_reported_with_the_nearest(name: str, near: str) -> None:
-    message = rf"unknown set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, default\)"
+    message = rf"unknown set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, days, default\)"
     with pytest.raises(UsageError, match=message) as refused:
         find_timers(name)
     assert refused.value.exit_code == 254
