@@ -23,7 +23,6 @@ BUILT_IN: Final = "built-in"
 class Plugin:
     """An entry point. ``origin``: its distribution. ``problem``: the reason why it is left out, or empty."""
 
-    group: str
     name: str
     origin: str
     content: Any = None
@@ -51,7 +50,7 @@ class PluginGroup:
         for entry in sorted(entry_points(group=f"compaction_harness.{self.name}")):
             origin = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
             content, problem = self._load(entry, loaded)
-            plugin = Plugin(self.name, entry.name, origin, content, problem)
+            plugin = Plugin(entry.name, origin, content, problem)
             if problem:
                 left_out.append(plugin)
                 log.warning("%s of %s is left out of the %s: %s", entry.name, origin, self.name, problem)

@@ -10,9 +10,12 @@ import logging
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from checkers.finding import Finder
 from harness.schedules.catalog import PLUGINS
+
+if TYPE_CHECKING:
+    from checkers.finding import Finder
 
 log = logging.getLogger("harness")
 
@@ -20,16 +23,10 @@ log = logging.getLogger("harness")
 def _of_plugins() -> Iterator[tuple[str, Finder]]:
     for name, anomaly in PLUGINS.contents.items():
         try:
-            yield name, _finder(name, anomaly.finder)
+            finder = import_module(anomaly.finder).FINDER
+            yield finder.name, finder
         except Exception as error:  # noqa: BLE001  (a plugin may raise anything)
             log.warning("%s of %s is not checked: %s: %s", name, PLUGINS.origin(name), type(error).__name__, error)
-
-
-def _finder(name: str, module: str) -> Finder:
-    finder = import_module(module).FINDER
-    if not isinstance(finder, Finder) or finder.name != name:
-        raise ValueError(f"{module}.FINDER is not a Finder of that name")
-    return finder
 
 
 FINDERS: dict[str, Finder] = {

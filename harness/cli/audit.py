@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloup
 
@@ -24,6 +24,9 @@ from harness.run_folder.store import AUDITS, VERDICT
 from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
+
+if TYPE_CHECKING:
+    from harness.audit.live.compare import AuditRequest
 
 NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save", "spool_limit", "controllers"}
 """Parameters of ``audit live`` that make no sense if no data is read."""
@@ -203,9 +206,7 @@ def disk(
     "Disk space for data, which is checked and deleted in parts. Not with --save.",
     default="4GiB",
 )
-def live(
-    topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str, spark: SparkOptions, **reading: Any
-) -> int:
+def live(output: str, spark: SparkOptions, **reading: Any) -> int:
     """Compare the replicas of a running cluster. Read-only.
 
     Reads every replica from its own broker, while clients may write, and reads differences again to rule out ongoing
@@ -215,29 +216,13 @@ def live(
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 usage or set-up error, 255 failed.
     """
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
-    from harness.audit.live.compare import AuditRequest, InterruptedAudit, audit_live, audit_quickly  # noqa: PLC0415
+    from harness.audit.live.compare import InterruptedAudit, audit_live, audit_quickly  # noqa: PLC0415
 
-    if reading["quick"] and (superfluous := common.flags_of(common.options_given() & NEEDS_DATA)):
-        raise UsageError(f"--quick reads no data: leave out {', '.join(superfluous)}")
     files = AuditFiles(**{field.name: reading[field.name] for field in fields(AuditFiles)})
     files.check()
-    rate_mb, save = reading["rate_limit_mb"], reading["save"]
-    since, until = reading["since"], reading["until"]
-    request = AuditRequest(
-        common.addresses(bootstrap, config),
-        topics,
-        rate_limit_bytes_s=None if rate_mb is None else max(int(rate_mb * MB), 1),
-        since_ms=None if since is None else time_ms(since),
-        until_ms=None if until is None else time_ms(until),
-        save=save,
-        config=None if config is None else str(config),
-        spool_limit_bytes=size_bytes(reading["spool_limit"]),
-        controllers=common.controller_addresses(reading, config),
-    )
-    if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
-        raise UsageError(f"--since {since} is not before --until {until}")
-    login = f" --command-config {config}" if config else ""
-    repair = f"--bootstrap-server {bootstrap}{login}"
+    request, save = request_of(reading), reading["save"]
+    login = f" --command-config {request.config}" if request.config else ""
+    repair = f"--bootstrap-server {reading['bootstrap']}{login}"
     remaining = f"the data that was read is in {save}/" if save else "no data was stored (--save DIR stores it)"
     with closing(ConsoleProgress()) as progress:
         if not reading["quick"]:
@@ -251,6 +236,29 @@ def live(
     if output == TEXT:
         stdout().table(replica_table(prefiltered.statuses))
     return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output, files, repair)
+
+
+def request_of(reading: Mapping[str, Any]) -> AuditRequest:
+    """Return what the parameters of ``audit live`` ask for. Raises `UsageError` for contradictions."""
+    from harness.audit.live.compare import AuditRequest  # noqa: PLC0415  (slow imports, only where needed)
+
+    if reading["quick"] and (superfluous := common.flags_of(common.options_given() & NEEDS_DATA)):
+        raise UsageError(f"--quick reads no data: leave out {', '.join(superfluous)}")
+    config, rate_mb, since, until = (reading[name] for name in ("config", "rate_limit_mb", "since", "until"))
+    request = AuditRequest(
+        common.addresses(reading["bootstrap"], config),
+        reading["topics"],
+        rate_limit_bytes_s=None if rate_mb is None else max(int(rate_mb * MB), 1),
+        since_ms=None if since is None else time_ms(since),
+        until_ms=None if until is None else time_ms(until),
+        save=reading["save"],
+        config=None if config is None else str(config),
+        spool_limit_bytes=size_bytes(reading["spool_limit"]),
+        controllers=common.controller_addresses(reading, config),
+    )
+    if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
+        raise UsageError(f"--since {since} is not before --until {until}")
+    return request
 
 
 @common.command(

@@ -61,10 +61,16 @@ class Installed:
 
 def install(application: Application, target: Target, on_progress: OnProgress) -> Installed:
     """Return the application with the release that fits a target. Raises `UsageError` as `jars_of` does."""
-    if release := RELEASES.get(application.name):
-        version = release.version_for(target)
-        return Installed(application, version, jars_of(application.name, target, on_progress))
-    return Installed(application, PLUGINS.origin(application.name), None)
+    jars = jars_of(application.name, target, on_progress) if application.name in RELEASES else None
+    return Installed(application, _version(application, target), jars)
+
+
+def _version(application: Application, target: Target) -> str:
+    if application.name in RELEASES:
+        return RELEASES[application.name].version_for(target)
+    if target.system in SIMULATED:
+        raise UsageError(f"an application needs real brokers, and {target.name} is simulated")
+    return PLUGINS.origin(application.name)
 
 
 @dataclass
@@ -139,12 +145,9 @@ def last_values(records: Sequence[dict[str, str | None]]) -> dict[str, str]:
 
 def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:
     """Raise `UsageError` where the application cannot show anything, or was not tried."""
-    flag, release = f"--application {application.name}", RELEASES.get(application.name)
-    if release is None and plan.target.system in SIMULATED:
-        raise UsageError(f"{flag} needs real brokers, and {plan.target.name} is simulated")
+    flag = f"--application {application.name}"
     try:
-        if release is not None:
-            release.version_for(plan.target)
+        _version(application, plan.target)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from error
     if has_login:

@@ -74,7 +74,7 @@ def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> No
 def test_the_wheel_has_all_that_is_no_python(project: Path, wheel: Path) -> None:
     packaged = {
         str(path.relative_to(project))
-        for package in ("harness", "compose")
+        for package in ("checkers", "compose", "harness", "nemesis", "workloads")
         for path in (project / package).rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc"}
     }
