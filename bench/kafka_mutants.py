@@ -142,13 +142,18 @@ def append(log: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
+def run_folder(results: Path) -> Path:
+    """Return the folder of this process' last run: several may share ``results``."""
+    return results / f"run-{os.getpid()}"
+
+
 def one_run(patch: Path, detector: str, results: Path) -> tuple[dict[str, Any], set[int]]:
     """Run a detector on patched classes; return the outcome, and the numbers of the points that were executed."""
-    shutil.rmtree(results / "run", ignore_errors=True)
+    shutil.rmtree(run_folder(results), ignore_errors=True)
     arguments = ["--target", TARGET, "--patch", str(patch), "--anomaly", ALL, "--nemesis", detector, "--seed", "1",
                  "--runtime", "local", "--time-limit", str(TIME_LIMIT_S)]  # fmt: skip
-    outcome = command("run", *arguments, "--results", str(results / "run"))
-    logs = (results / "run").rglob("server.log")
+    outcome = command("run", *arguments, "--results", str(run_folder(results)))
+    logs = run_folder(results).rglob("server.log")
     executed = {int(number) for log in logs for number in _PROBE.findall(log.read_bytes())}
     return outcome, executed
 
@@ -201,7 +206,7 @@ def planted_by(finding: dict[str, Any], scenarios: list[dict[str, Any]]) -> str 
 
 def audited(results: Path) -> dict[str, Any]:
     """Audit the copies of disks that a run has left, without its history of clients."""
-    copies = sorted((results / "run").rglob("brokers/*/after-rejoin"))
+    copies = sorted(run_folder(results).rglob("brokers/*/after-rejoin"))
     brokers = [word for copy in copies for word in ("--broker", f"{copy.parent.name}={copy}")]
     return command("audit", "disk", *brokers, "--topic", "*")
 
@@ -295,7 +300,7 @@ def sample(results: Path, seed: int, count: int) -> None:
 
 def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, log: Path | None = LOG) -> bool:
     """Run a detector on a mutant, and audit what the run leaves; log both. Return whether the run noticed it."""
-    patch = results / "mutant"
+    patch = results / f"mutant-{os.getpid()}"
     shutil.rmtree(patch, ignore_errors=True)
     add_probe(patch)
     code, _ = mutate("mutate", mutant, patch)
@@ -313,7 +318,7 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
     if line["noticed"] and not line["named"]:
         kept = results / "kept" / f"{mutant}-{detector}"
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(results / "run", kept, symlinks=True)
+        shutil.copytree(run_folder(results), kept, symlinks=True)
     if with_audit and detector == HEALTHY and line["verdict"] != "failed":
         outcome = audited(results)
         of_audit = {**line, "detector": AUDIT, "took_s": outcome["took_s"], **judged(outcome, AUDIT)}
