@@ -3,15 +3,19 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness.cli.guard import guard
+from harness.cli.watch import watch
 from harness.errors import UsageError
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
 from harness.protect.guard.metrics import PREFIX, families, health, unhealthy
@@ -87,6 +91,22 @@ def test_a_closed_endpoint_ends_its_threads_although_a_connection_is_open() -> N
     assert set(threading.enumerate()) <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), 10)
+
+
+def test_a_connection_without_a_request_is_closed_after_half_a_minute() -> None:
+    with closing(endpoint()) as serving:
+        host, port = serving.address.split(":")
+        with socket.create_connection((host, int(port)), 10) as idle:
+            assert get(f"http://{serving.address}/health")[0] == 200, "connections are accepted in their order"
+            later = time.time() + 31
+            serving._server.trigger.pull_trigger(lambda: serving._server.maintenance(later))
+            assert idle.recv(1) == b""
+
+
+@pytest.mark.parametrize("command", [guard, watch])
+def test_the_endpoint_listens_on_loopback_by_default(command: click.Command) -> None:
+    (listen,) = (option for option in command.params if option.name == "listen")
+    assert listen.default == "127.0.0.1"
 
 
 def test_an_unhealthy_guard_answers_503() -> None:
