@@ -40,7 +40,8 @@ MOST_RENEWALS = 5
 class Filler:
     """Owns the filler's producers, and their routines while a phase runs.
 
-    ``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process.
+    ``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process, ``rounds`` their
+    number so far.
     """
 
     partitions: Sequence[TopicPartition]
@@ -49,16 +50,18 @@ class Filler:
     make: MakeProducer
     history: History
     clock: Clock
+    transactional_processes: int = TRANSACTIONAL_PROCESSES
 
     def __post_init__(self) -> None:
+        self.rounds = 0
         self._routines: list[Routine] = []
         self._renewals = MOST_RENEWALS
         self._plain = RecordingProducer(self.make, self.history, "filler.plain", PART)
         self._transactional = [
             RecordingProducer(self.make, self.history, f"filler.tx{n}", PART, f"filler.tx{n}")
-            for n in range(TRANSACTIONAL_PROCESSES)
+            for n in range(self.transactional_processes)
         ]
-        self._choices = [random.Random(f"{self.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311
+        self._choices = [random.Random(f"{self.seed}/{n}") for n in range(1 + self.transactional_processes)]  # noqa: S311
 
     def init(self) -> None:
         """Obtain producer ids."""
@@ -74,7 +77,7 @@ class Filler:
             self.clock.every(self.period_s, partial(self._write_plain, phase), "the filler"),
             *(
                 self.clock.every(self.period_s * TRANSACTION_PERIODS, partial(self._transact, n, phase), "the filler")
-                for n in range(TRANSACTIONAL_PROCESSES)
+                for n in range(self.transactional_processes)
             ),
         ]
         self._routines += routines
@@ -94,6 +97,7 @@ class Filler:
         for partition in self.partitions:
             self._send(self._plain, self._choices[0], partition, f"filler.{phase}.plain")
         self._plain.flush()
+        self.rounds += 1
 
     def _transact(self, n: int, phase: Phase) -> None:
         producer, choice = self._transactional[n], self._choices[1 + n]

@@ -9,6 +9,7 @@ from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
+from harness.schedules.catalog import SUPERSEDED_KEY
 from harness.schedules.operations.clients import COMMIT, Begin, End, Write
 from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Critical, Phase, Scenario, client_name, scenario_and_process
@@ -91,6 +92,10 @@ class Payload:
     def end(self, partition: TopicPartition) -> int:
         """Return the offset after the last record that was written before the outage; 0 where there is none."""
         return max((o + 1 for at, _, tp, o in self._written if at is Phase.BEFORE and tp == partition), default=0)
+
+    def superseded_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset of the first of two records with the key of `catalog.SUPERSEDED_KEY`."""
+        return next((o for _, write, tp, o in self._written if tp == partition and write.key == SUPERSEDED_KEY), None)
 
     def critical_offset(self, kind: Critical, partition: TopicPartition, observer: ReplicaObserver) -> int | None:
         """Return the offset of the tombstone or marker that must be removed; None as long as it was never seen."""

@@ -41,7 +41,7 @@ class Equipment:
     @property
     def system(self) -> System:
         """The system of the target."""
-        return find_system(self.target.system)
+        return find_system(self.target)
 
     def gate_flags(self, options: str | None, topic_settings: Mapping[str, str]) -> tuple[str, ...]:
         """Return the JVM flags of brokers with the gate; none without a gate."""

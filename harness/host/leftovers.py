@@ -1,8 +1,9 @@
 """Find and remove the processes, networks, containers and work directories of runs.
 
 Every run has a work directory (broker data, Spark's scratch space) with an ``owner.json``, and each of its processes
-has ``-Dharness.run=<run id>`` on its command line. So a run can be removed without process ids or a clean exit: the
-directory's name is the id of the run, which identifies its processes, its network and its containers.
+has ``-Dharness.run=<run id>`` on its command line, or `VARIABLE` in its environment. So a run can be removed without
+process ids or a clean exit: the directory's name is the id of the run, which identifies its processes, its network and
+its containers.
 """
 
 import importlib
@@ -28,6 +29,9 @@ UNOWNED_GRACE_S = 60.0
 
 SPARK_MARKER = "-Dharness.part=spark"
 """An argument of Spark's JVM, which distinguishes it from the brokers of the same run."""
+
+VARIABLE = "HARNESS_RUN"
+"""The environment variable with the run's id, of processes whose command lines are a user's."""
 
 END_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 0.05
@@ -165,12 +169,14 @@ def end_processes(run_id: str, *, carrying: str = "") -> int:
 
 
 def processes_of(run_id: str, *, carrying: str = "") -> list[psutil.Process]:
-    """Return every live process of the run, by the marker on its command line."""
+    """Return every live process of the run, by the marker on its command line, or by the variable."""
     arguments = {process_marker(run_id), *([carrying] if carrying else [])}
     processes = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.status() != psutil.STATUS_ZOMBIE and arguments <= set(process.cmdline()):
+            if process.status() != psutil.STATUS_ZOMBIE and (
+                arguments <= set(process.cmdline()) or (not carrying and process.environ().get(VARIABLE) == run_id)
+            ):
                 processes.append(process)
     return processes
 

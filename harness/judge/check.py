@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkers import guarantees
+from checkers import guarantees, served
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
@@ -25,6 +26,8 @@ from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
 from harness.run_folder.inventory import EvidenceDifference
 from harness.run_folder.store import APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
+from harness.schedules.catalog import SERVED
+from harness.schedules.scenario import Critical
 from harness.spark.jobs import describe, raise_if_executor_lost
 from harness.spark.threads import threads
 
@@ -42,9 +45,11 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "exposure": exposure.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
-_NAMES = frozenset(finder.name for finder in FINDERS.values())
 OUTCOMES = "outcomes"
 TABLES = {**CHECKERS, OUTCOMES: transaction_outcomes}
+SERVED_TABLES = {SERVED: served.check, "exposure": served.exposure}
+"""The tables of runs that are judged by what clients are served."""
+_NAMES = frozenset({SERVED, *(finder.name for finder in FINDERS.values())})
 THREADS = 4
 
 
@@ -69,8 +74,15 @@ class Prepared:
 def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
-    rows, raised = plan(judge(evidence), TABLES)
+    rows, raised = plan(judge(evidence), _tables(folders))
     return Prepared(spark, checkpointed(evidence.problems), rows, raised)
+
+
+def _tables(folders: Sequence[RunFolder]) -> Mapping[str, Callable[[Judged], DataFrame]]:
+    """Return the tables of these runs, by their manifests."""
+    manifests = [json.loads(folder.manifest_path.read_text()) for folder in folders if folder.manifest_path.exists()]
+    is_served = any(Critical.SUPERSEDED in s["critical"] for manifest in manifests for s in manifest["scenarios"])
+    return SERVED_TABLES if is_served else TABLES
 
 
 def plan(
@@ -105,7 +117,8 @@ def check_folder(spark: SparkSession, folder: RunFolder) -> Results:
         # Damage is found by reading all evidence, which stays cached for the checkers.
         damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
-        rows_by_table, raised = each(TABLES, lambda name: collected(TABLES[name](judged), name), using=pool.map)
+        tables = _tables([folder])
+        rows_by_table, raised = each(tables, lambda name: collected(tables[name](judged), name), using=pool.map)
         damage.result()
     return results_of(rows_by_table, raised)
 
@@ -113,10 +126,10 @@ def check_folder(spark: SparkSession, folder: RunFolder) -> Results:
 def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str]) -> Results:
     """Return the results for one run of the rows of each table."""
     return Results(
-        findings=[finding_of(row) for name in FINDERS for row in rows_by_table.get(name, ())],
+        findings=[finding_of(row) for name in (*FINDERS, SERVED) for row in rows_by_table.get(name, ())],
         doubts=[from_json(Doubt, row) for row in rows_by_table.get("doubts", ())],
         exposure=rows_by_table.get("exposure", ()),
-        guarantees=rows_by_table.get(CHECKER),
+        guarantees=rows_by_table.get(CHECKER, () if SERVED in rows_by_table else None),
         outcomes=rows_by_table.get(OUTCOMES, ()),
         raised=raised,
     )

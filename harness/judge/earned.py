@@ -57,6 +57,12 @@ def earn(
             stayed = [row for row in rows if row["broker"] not in absent]
             returned = [row for row in rows if row["broker"] in absent]
             on_control = [row for row in control if row["kind"] == kind]
+            if kind == Critical.SUPERSEDED and rows:
+                compacted = [row for row in rows if row["critical_offset"] is not None] or on_control
+                if missing := _missing(rows, _KNOWN) or _missing(compacted, _COMPACTED):
+                    return None, f"partition {partition}: {missing}" if several else missing
+                earned.append("compaction removed a superseded record, and all that a consumer is delivered is right")
+                continue
             way, missing = None, _unknown(kind, brokers, by_broker)
             if not missing and returned:
                 missing = _missing(returned, _RETURNED)
@@ -216,6 +222,15 @@ _PASSED_AND_KEPT: _Conditions = (
     ("kept it, but its cleaner is not shown to have passed it after its horizon", lambda row: row["passed"]),
 )
 """Conditions for the replicas that stayed."""
+_KNOWN: _Conditions = (
+    ("has records whose outcome no client knows", lambda row: not row["undecided"]),
+    ("delivered records that no client is known to have written", lambda row: not row["unknown"]),
+)
+_COMPACTED: _Conditions = (
+    ("still delivers the superseded record: compaction was not seen", lambda row: row["is_delivered"] is False),
+)
+"""Conditions for a run that is judged by what clients are served; the second ones are the control's for a partition
+without a superseded record."""
 _GUARDED: _Conditions = (
     ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
 )

@@ -22,6 +22,7 @@ from harness.judge.finding import CheckerRow, Finding, Place
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.inventory import EvidenceDifference
+from harness.schedules.scenario import Critical
 
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
@@ -82,7 +83,8 @@ def assemble(
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     trusted.extend(violated_everywhere(guarantee_results, replicas, trusted))
     if protection is None and not manifest.get("coordination"):
-        trusted.extend(unremoved(manifest, results.exposure, absent))
+        of_replicas = [row for row in results.exposure if row["kind"] != Critical.SUPERSEDED]
+        trusted.extend(unremoved(manifest, of_replicas, absent))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)

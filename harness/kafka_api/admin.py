@@ -84,6 +84,10 @@ class Admin:
         for topic, why in self._ask_any(topic_requests.create_topics(replicas, settings)).items():
             raise HarnessError(f"topic {topic} cannot be created: {why}")
 
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Create a topic with one replica of each partition, wherever the cluster puts it."""
+        self._ask_any(topic_requests.create_topic(topic, 1, settings, partitions))
+
     def topic_id(self, topic: str) -> UUID:
         """Return the id of a topic, which no other topic of its name has (KIP-516). Redpanda may not have the request.
 

@@ -48,15 +48,21 @@ def create_topics(
     )
 
 
-def create_topic(topic: str, replicas: int, settings: Mapping[str, str]) -> Request[None]:
-    """Create a topic of one partition, on brokers that the controller chooses, unless it exists."""
+def create_topic(topic: str, replicas: int, settings: Mapping[str, str], partitions: int = 1) -> Request[None]:
+    """Create a topic on brokers that the controller chooses, unless it exists."""
 
     def decode(answer: Any) -> None:
         refused = [result for result in answer.topics if result.error_code != ALREADY_EXISTS]
         raise_if_refused(refused, f"topic {topic} cannot be created")
 
     configs = [{"name": name, "value": value} for name, value in settings.items()]
-    new = {"name": topic, "num_partitions": 1, "replication_factor": replicas, "assignments": [], "configs": configs}
+    new = {
+        "name": topic,
+        "num_partitions": partitions,
+        "replication_factor": replicas,
+        "assignments": [],
+        "configs": configs,
+    }
     return request(admin.CreateTopicsRequest, 5, decode, topics=[new], timeout_ms=TIMEOUT_MS)
 
 

@@ -18,7 +18,7 @@ from harness.play.protection import GUARD_INTERVAL_S
 from harness.report.pictures import topology as drawing
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
-from harness.schedules.catalog import CONTROL
+from harness.schedules.catalog import CONTROL, SERVED_SCENARIOS
 from harness.schedules.schedule import schedule_json
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "absent_brokers": list(plan.placement.absent),
             "replication_factor": plan.placement.replication_factor,
             "partitions": plan.placement.partitions,
-            "control": CONTROL.name,
+            "control": (SERVED_SCENARIOS[0] if plan.is_served else CONTROL).name,
             "scenarios": [
                 {
                     "name": scenario.name,

@@ -13,7 +13,7 @@ from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NOD
 from harness.schedules.schedule import Schedule
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
-from harness.targets import REDPANDA, SIMULATED, Target
+from harness.targets import OWN, REDPANDA, SIMULATED, Target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
 if TYPE_CHECKING:
@@ -96,10 +96,7 @@ def raise_if_contradictory(options: RunOptions, target: Target) -> None:
     for reason, holds in CONTRADICTIONS.items():
         if holds(options):
             raise UsageError(reason)
-    if options.command_config is not None and target.system == REDPANDA:
-        raise UsageError(
-            f"--command-config {options.command_config}: the harness does not configure logins on Redpanda's brokers"
-        )
+    _raise_if_only_for_kafka(options, target)
     possible, chosen = set(runtimes), f"--target {target.name}"
     if options.runtime != AUTO:
         possible, chosen = {options.runtime}, f"--runtime {options.runtime}"
@@ -113,11 +110,19 @@ def raise_if_contradictory(options: RunOptions, target: Target) -> None:
             possible, chosen = possible & set(takers), flag
 
 
+def _raise_if_only_for_kafka(options: RunOptions, target: Target) -> None:
+    for flag in (COMMAND_CONFIG, GATE) if target.system in {OWN, REDPANDA} else ():
+        if IS_GIVEN[flag](options):
+            raise UsageError(f"{flag} is for Kafka's brokers only, and contradicts --target {target.name}")
+
+
 def _where(target: Target) -> str:
     if target.system in SIMULATED:
         return f"{target.name} is simulated, in this process"
     if target.system == REDPANDA:
         return f"{target.name} is an image that is pulled"
+    if target.own is not None:
+        return f"{target.name} is your own system, on this host"
     if target.build is not None:
         return f"{target.name} is your build, and has no image"
     return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

@@ -29,13 +29,13 @@ from harness.run_folder import store
 from harness.run_folder.store import RunFolder
 from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import Need, RuntimeRequest
-from harness.schedules.catalog import CONTROL, scenarios_for
+from harness.schedules.catalog import CONTROL, SERVED_SCENARIOS, scenarios_for
 from harness.schedules.operations.faults import Expose, Heal, Inject
 from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.placement import Placement, place
 from harness.schedules.replay import scenarios_of
-from harness.schedules.scenario import Scenario, client_name
+from harness.schedules.scenario import Kind, Scenario, client_name
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 from harness.schedules.timers import Timers, find_timers
 from harness.spark.background import find_archive
@@ -45,6 +45,7 @@ from nemesis import SCRIPTS, find_script
 from nemesis.script import Script
 from workloads.applications import find_application
 
+NO_FAULT = "none"
 RETENTION = "delete.retention.ms"
 EXPIRY_CHECK_MS = "1000"
 """The period in which coordinators look for expired offsets. Kafka's default is ten minutes."""
@@ -71,7 +72,12 @@ class RunPlan:
     @property
     def system(self) -> System:
         """The system of the brokers under test."""
-        return find_system(self.target.system)
+        return find_system(self.target)
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether the run is judged by what clients are served, without a fault."""
+        return self.scenarios[0].kind is Kind.SERVED
 
     @property
     def partitions(self) -> dict[str, list[TopicPartition]]:
@@ -106,15 +112,23 @@ def plan_run(options: RunOptions) -> RunPlan:
     """Return the plan of a run. Raises `UsageError` for names and numbers that do not fit, or contradict each other."""
     target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_script(options.nemesis)
     raise_if_contradictory(options, target)
-    system = find_system(target.system)
-    placement = place(
-        brokers=options.brokers,
-        replication_factor=options.replication_factor,
-        partitions=options.partitions,
-        absent=options.absent,
-        quorum=nemesis.quorum,
-        has_odd_replicas=system.has_odd_replicas,
+    system = find_system(target)
+    scenarios = (
+        scenarios_of(options.schedule) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
     )
+    if is_served := scenarios == SERVED_SCENARIOS:
+        has_ends = target.supports.end_transactions
+        scenarios = tuple(scenario for scenario in scenarios if has_ends or not scenario.ends_transactions)
+        nemesis, placement = find_script(NO_FAULT), _without_absent(options, target)
+    else:
+        placement = place(
+            brokers=options.brokers,
+            replication_factor=options.replication_factor,
+            partitions=options.partitions,
+            absent=options.absent,
+            quorum=nemesis.quorum,
+            has_odd_replicas=system.has_odd_replicas,
+        )
     if nemesis.name in system.unsupported_nemeses:
         supported = ", ".join(name for name in SCRIPTS if name not in system.unsupported_nemeses)
         raise UsageError(f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {supported}")
@@ -125,16 +139,13 @@ def plan_run(options: RunOptions) -> RunPlan:
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     # A guard needs a retention in which it looks several times.
     for_guard = {RETENTION: str(max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS))} if options.guard else {}
-    scenarios = (
-        scenarios_of(options.schedule) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
-    )
     if options.application:
         scenarios = (*scenarios, *find_application(options.application).scenarios)
     groups = placement.partitions * sum(scenario.kind.is_of_groups for scenario in scenarios)
     return RunPlan(
         options=options,
         target=target,
-        scenarios=(*scenarios, CONTROL),
+        scenarios=scenarios if is_served else (*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
         topic_settings={**topic_settings, **for_guard, **options.topic_settings},
@@ -148,6 +159,21 @@ def plan_run(options: RunOptions) -> RunPlan:
         placement=placement,
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
     )
+
+
+def _without_absent(options: RunOptions, target: Target) -> Placement:
+    """Return the placement of a run without absent brokers. Raises `UsageError` for options that have no effect."""
+    given = {
+        f"--nemesis {options.nemesis}": options.nemesis not in {RunOptions.nemesis, NO_FAULT},
+        "--gate": options.gate,
+        "--guard": options.guard,
+        "--application": options.application is not None,
+    }
+    if flags := [flag for flag, is_given in given.items() if is_given]:
+        raise UsageError(f"{flags[0]} contradicts --anomaly {options.anomaly}: these runs have no fault")
+    count = min(options.brokers, target.supports.brokers)
+    brokers = tuple(range(1, count + 1))
+    return Placement(brokers, (), min(options.replication_factor, count), options.partitions)
 
 
 def run_schedule(plan: RunPlan) -> Schedule:
@@ -165,6 +191,8 @@ def run_schedule(plan: RunPlan) -> Schedule:
         ]
         for phase in ("before", "outage", "late")
     )
+    if plan.is_served:
+        return Schedule(in_order(*before), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
     operations = (
         *before,
         UntilInSync(),

@@ -10,10 +10,10 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, cast
 
 from harness.clients import Library
-from harness.clients.reader import read_committed
+from harness.clients.reader import Reading, read_committed
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
@@ -35,16 +35,18 @@ from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilR
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
 from harness.schedules.timers import MOST_STEPS, STEP_S
-from harness.targets import KAFKA
+from harness.targets import KAFKA, OWN
 from nemesis.fault import FaultContext
 from nemesis.script import Act, ScriptContext
-from workloads.filler import Filler, write_ballast
+from workloads.filler import TRANSACTIONAL_PROCESSES, Filler, write_ballast
 from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
 
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
+ROUNDS: Final = 8
+"""Of the filler, between two polls: some systems never show a consumer the end of a partition that grows."""
 CLIENTS_MEANWHILE: Final = (Begin, Write, End, UntilRemoved)
 """Operations during which fillers write."""
 
@@ -96,6 +98,9 @@ class RunPlayer:
                 self.progress("boot")
                 self.cluster.runtime.start_cluster()
                 self.cluster.wait_registered()
+                if self.plan.is_served:
+                    self._serve(operations)
+                    return
                 self._create_topics()
                 self._start_observing(owned)
                 self.progress("write")
@@ -171,7 +176,11 @@ class RunPlayer:
             away=frozenset(absent if plan.nemesis.joins else ()),
         )
         make = self.library.producer
-        self._fillers.append(Filler(self._of_records, plan.seed, timers.filler_period_s, make, history, clock))
+        # Without ListTransactions it is not known when the markers of a transaction are written.
+        supports = plan.target.supports
+        processes = TRANSACTIONAL_PROCESSES if supports.end_transactions and supports.administration else 0
+        filler = Filler(self._of_records, plan.seed, timers.filler_period_s, make, history, clock, processes)
+        self._fillers.append(filler)
         groups = GroupWorkload(plan, self.cluster, self.library, history) if plan.has_groups else None
         if groups is not None:
             self._groups = groups
@@ -337,15 +346,7 @@ class RunPlayer:
         snapshot.take(cluster, self.folder, store.AFTER_REJOIN)
         for absent in plan.placement.absent:
             cluster.lead({tp: led_by(absent, cluster.replicas[tp]) for tp in cluster.exposed})
-            read_committed(
-                partial(plan.system.consumer, cluster.runtime, absent),
-                [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],
-                broker=absent,
-                phase=Phase.AFTER,
-                history=self._history,
-                clock=cluster.clock,
-                timeout_s=plan.timers.settle_s,
-            )
+            self._read_committed(absent, [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS])
         cluster.wait_replicated("the last look at every replica")
         if self._groups is not None:
             # Members that join make the coordinator write: the last observations would not match the stored logs.
@@ -353,7 +354,7 @@ class RunPlayer:
             self._groups.observe()
         if self.protection is not None:
             self.protection.write()
-        if plan.target.system == KAFKA:
+        if plan.target.system in {KAFKA, OWN}:
             try:
                 self.departures = unplanned_departures(cluster, read_lines(self.folder.history_path))
             except (HarnessError, OSError) as error:
@@ -369,6 +370,59 @@ class RunPlayer:
         for broker in self.cluster.brokers:
             ability(self.cluster.runtime, Clocks).skew(broker, offset_s)
         self._start_fillers()
+
+    def _read_committed(self, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
+        return read_committed(
+            partial(self.plan.system.consumer, self.cluster.runtime, leader),
+            partitions,
+            broker=leader,
+            phase=Phase.AFTER,
+            history=self._history,
+            clock=self.cluster.clock,
+            timeout_s=self.plan.timers.settle_s,
+        )
+
+    def _serve(self, operations: Sequence[Operation]) -> None:
+        """Play a run that is judged by what clients are served (`checkers.served`): no fault, and no replica is read.
+
+        Fillers write until no superseded record of the payload is delivered, and the last poll is judged.
+        """
+        plan, cluster, filler = self.plan, self.cluster, cast("Filler", self._fillers[0])
+        partitions, leader, supports = [*plan.replicas], plan.placement.brokers[0], plan.target.supports
+        self.progress("create topics")
+        if supports.administration:
+            cluster.admin.create_topics(plan.replicas, plan.topic_settings)
+        else:
+            for topic in cluster.topics:
+                cluster.admin.create_topic(topic, plan.placement.partitions, plan.topic_settings)
+        cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
+        cluster.checks.append(filler.raise_if_failed)
+        self._init_producers()
+        self.is_observing = True
+        self.progress("write")
+        for operation in operations:
+            scenario, process = scenario_and_process(operation.process)
+            self._payloads[scenario].play(Phase.BEFORE, of_process(operation, process))
+        superseded = {
+            tp: payload.superseded_offset(tp) for payload in self._payloads.values() for tp in payload.partitions
+        }
+
+        def is_removed() -> bool:
+            rounds = filler.rounds + ROUNDS
+            with self._filling(Phase.OUTAGE):
+                cluster.wait(lambda: filler.rounds >= rounds, "the filler's records")
+            delivered = self._read_committed(leader, partitions).delivered
+            return not any(record["offset"] == superseded[tp] for tp in partitions for record in delivered[tp])
+
+        self.progress("clean")
+        try:
+            cluster.wait(is_removed, "superseded records to be removed", plan.timers.window_s)
+        except WaitTimeoutError as error:
+            self.progress(f"compaction was not seen: {error}")
+        self.progress("observe")
+        if supports.administration:
+            cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers")
+        self._read_committed(leader, partitions)
 
     def _wait_removed(self, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open. If it does not open, the wait ends, and the observations are judged."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 from harness.host.leftovers import may_have_engine
 from harness.suggest import nearest
-from harness.targets import KAFKA, REDPANDA, SIMULATED, Target
+from harness.targets import KAFKA, OWN, REDPANDA, SIMULATED, Target
 
 if TYPE_CHECKING:
     from harness.runtimes.base import PreparedRuntime, RuntimeRequest
@@ -45,7 +45,10 @@ class RuntimeKind:
 # Redpanda's brokers are only available as images, and simulated brokers are part of this process.
 RUNTIMES = {
     LOCAL: RuntimeKind(
-        "harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE, GUARD}), runs_jars=True
+        "harness.runtimes.local",
+        (KAFKA, OWN),
+        frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE, GUARD}),
+        runs_jars=True,
     ),
     DOCKER: RuntimeKind(
         "harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE, GUARD})
@@ -65,8 +68,10 @@ def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
     target = request.target
     if name != AUTO:
         return name, None
-    if target.system in SIMULATED:
-        return SIM, f"{target.name} is simulated"
+    if target.own is not None or target.system in SIMULATED:
+        return (
+            (LOCAL, f"{target.name} has commands for this host") if target.own else (SIM, f"{target.name} is simulated")
+        )
     if request.access is not None:
         return SSH, "hosts are given"
     if target.system != KAFKA or request.image is not None:

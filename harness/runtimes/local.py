@@ -1,4 +1,4 @@
-"""Brokers as JVM processes of this machine, without a container engine; only network namespaces need root.
+"""Brokers as processes of this machine, without a container engine; only network namespaces need root.
 
 They listen on the loopback address, or in separate namespaces if the run has a network.
 """
@@ -23,9 +23,11 @@ from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
+from harness.runtimes.own import OwnProcesses
 from harness.runtimes.power import SYNC_NOTES, why_no_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
+from harness.targets.own import SystemFile
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -47,12 +49,13 @@ ON_LINKS = frozenset({Need.LINK, Need.FIREWALL, Need.DELAY})
 def prepare(request: RuntimeRequest) -> PreparedRuntime:
     """Fetch the jars, and verify that the needs are available. Raises `UsageError`."""
     raise_if_unmet(request, WHY_UNAVAILABLE)
-    jars = jars_for(request.target, on_progress=request.on_progress)
+    own = request.target.own
+    jars = None if own else jars_for(request.target, on_progress=request.on_progress)
     agent = build_agent(request.java, request.on_progress, SYNC_NOTES) if Need.SYNCS in request.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
         links = network.create_network(spec.run_id, spec.brokers) if request.needs & ON_LINKS else None
-        return LocalRuntime(spec, request.java.path, jars.classpath, links, agent)
+        return LocalRuntime(spec, request.java.path, jars.classpath if jars else "", links, agent, own)
 
     return PreparedRuntime({"name": "local"}, make, jars)
 
@@ -61,7 +64,8 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
 class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine.
 
-    ``links``: the network in whose namespaces brokers run. ``agent``: the agent that records syncs.
+    ``links``: the network in whose namespaces brokers run. ``agent``: the agent that records syncs. ``system``: of
+    brokers that are not Kafka's jars.
     """
 
     spec: ClusterSpec
@@ -69,6 +73,7 @@ class LocalRuntime:
     classpath: str
     links: NamespaceNetwork | None = None
     agent: Agent | None = None
+    system: SystemFile | None = None
 
     def __post_init__(self) -> None:
         self.brokers, links = self.spec.brokers, self.links
@@ -83,6 +88,9 @@ class LocalRuntime:
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
         self._addresses, self.controllers = listeners(self.spec, links.address if links else lambda _: ports.LOOPBACK)
+        self.own: OwnProcesses | None = None
+        if self.system is not None:
+            self.own = OwnProcesses(self.system, self.spec, self.java, self._home, self._addresses)
         # If clients must log in, brokers have a separate listener for each other.
         inner = ports.free_ports(len(self.brokers)) if self.spec.security else []
         self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(self.brokers, inner, strict=False)}
@@ -118,6 +126,8 @@ class LocalRuntime:
         # The agent for syncs is the first, as another agent loads classes of the broker, which it could not change.
         flags = (*self._files.flags(broker), *self.spec.jvm_flags)
         command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=flags)
+        if self.own is not None:
+            command = self.own.command(broker, self.own.system.broker.command)
         with self.spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *command],
@@ -125,14 +135,14 @@ class LocalRuntime:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._home(broker),
-                env={**self._environment, **self._clock(broker)},
+                env={**self._environment_of(broker), **self._clock(broker)},
                 start_new_session=True,
             )
 
     def stop(self, broker: int) -> None:
-        """SIGTERM the broker, and reap it after its shutdown."""
+        """SIGTERM the broker, or send the signal of the user's file, and reap it after its shutdown."""
         process = self._processes.pop(broker)
-        process.terminate()
+        _send(process, signal.Signals[self.own.system.broker.stop] if self.own else signal.SIGTERM)
         try:
             process.wait(timeout=SHUTDOWN_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
@@ -142,18 +152,18 @@ class LocalRuntime:
     def kill(self, broker: int) -> None:
         """SIGKILL the broker and reap it."""
         process = self._processes.pop(broker)
-        process.kill()
+        _send(process, signal.SIGKILL)
         process.wait(timeout=STOP_TIMEOUT_S)
         self._paused.discard(broker)
 
     def pause(self, broker: int) -> None:
         """SIGSTOP the broker."""
         self._paused.add(broker)
-        self._processes[broker].send_signal(signal.SIGSTOP)
+        _send(self._processes[broker], signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
         """SIGCONT the broker."""
-        self._processes[broker].send_signal(signal.SIGCONT)
+        _send(self._processes[broker], signal.SIGCONT)
         self._paused.discard(broker)
 
     def cut(self, broker: int) -> None:
@@ -225,12 +235,15 @@ class LocalRuntime:
         if keep:
             return
         for process in self._processes.values():
-            process.kill()
+            _send(process, signal.SIGKILL)
         for process in self._processes.values():
             process.wait(timeout=STOP_TIMEOUT_S)
         self._processes.clear()
         if self.links is not None:
             network.remove_network(self.spec.run_id)
+
+    def _environment_of(self, broker: int) -> dict[str, str]:
+        return {**self._environment, **(self.own.environment(broker) if self.own else {})}
 
     def _clock(self, broker: int) -> dict[str, str]:
         if Need.CLOCK not in self.spec.needs:
@@ -259,12 +272,15 @@ class LocalRuntime:
             file = self._home(broker) / "scram-user"
             file.write_text(f"--add-scram\n{self.spec.security.scram_user}\n")
             arguments.append(f"@{file}")
+        command = self._command(kafka.STORAGE_CLASS, *arguments)
+        if self.own is not None and not (command := self.own.command(broker, self.own.system.broker.prepare)):
+            return
         done = subprocess.run(
-            self._command(kafka.STORAGE_CLASS, *arguments),
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=self._environment,
+            env=self._environment_of(broker),
             timeout=FORMAT_TIMEOUT_S,
             check=False,
         )
@@ -277,6 +293,9 @@ class LocalRuntime:
         return [str(self.java), *every, *flags, "-cp", self.classpath, main_class, *map(str, arguments)]
 
     def _write_properties(self, broker: int) -> None:
+        if self.own is not None:
+            self.own.configure(broker)
+            return
         at, security = self._addresses[broker], self.spec.security
         clients = kafka.Listener(kafka.CLIENT, at, at, security.protocol if security else PLAINTEXT)
         inner = [kafka.Listener(kafka.REPLICA, self._inner[broker], self._inner[broker])] if security else []
@@ -299,6 +318,12 @@ class LocalRuntime:
 
     def _properties_path(self, broker: int) -> Path:
         return self._home(broker) / "server.properties"
+
+
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a broker's process, and to the processes that it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, number)
 
 
 def _live_files(folder: Path) -> dict[str, int]:

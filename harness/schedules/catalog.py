@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
-from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
+from harness.schedules.operations.clients import ABORT, COMMIT, Begin, End, Write
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
 from harness.suggest import nearest
 
@@ -15,6 +16,10 @@ GROUP = "group"
 """The key of writes that concern a group as a whole."""
 GROUPS = "groups"
 """Every scenario about consumer groups, whatever its anomaly."""
+SERVED = "served"
+"""Every scenario that is judged by what clients are served, in a run without a fault."""
+SUPERSEDED_KEY = "superseded"
+"""The key whose first record shows by its removal that the topic was compacted up to there."""
 
 
 class Anomaly(StrEnum):
@@ -196,15 +201,37 @@ CONTROL = Scenario(
 )
 
 
+_MARKS = (put("plain", SUPERSEDED_KEY, "older"), put("plain", SUPERSEDED_KEY, "newer"))
+_COMMITTED, _SECRET = put("plain", "K", "committed-value"), "SHOULD_NOT_SEE_THIS"
+
+_SERVED: tuple[tuple[str, str, tuple[Operation, ...]], ...] = (
+    ("plain", "A value is superseded: shows that compaction works, for topics whose open transaction stops it, too.",
+     _MARKS),
+    ("aborted", "A transaction is aborted, another is committed: a consumer is delivered the second only.",
+     (put("tx", "poison", _SECRET), abort("tx"), put("tx", "good", "data"), commit("tx"), *_MARKS)),
+    ("value", "A new value is aborted: compaction must keep the committed value.",
+     (_COMMITTED, put("tx", "K", _SECRET), abort("tx"), *_MARKS)),
+    ("delete", "A delete is aborted: compaction must keep the committed value.",
+     (_COMMITTED, delete("tx", "K"), abort("tx"), *_MARKS)),
+    ("open", "A new value is in a transaction that stays open: compaction must keep the committed value.",
+     (_COMMITTED, Begin("tx"), put("tx", "K", _SECRET))),
+)  # fmt: skip
+SERVED_SCENARIOS = tuple(
+    Scenario(f"served-{payload}", SERVED, payload, summary, operations, (), kind=Kind.SERVED)
+    for payload, summary, operations in _SERVED
+)
+
+
 _BUILT_IN = {
     **{str(anomaly): tuple(s for s in SCENARIOS if s.anomaly == anomaly) for anomaly in Anomaly},
     GROUPS: GROUP_SCENARIOS,
+    SERVED: SERVED_SCENARIOS,
     ALL: (*SCENARIOS, *GROUP_SCENARIOS),
 }
 
 
 def _why_unfit(plugin: PluginAnomaly) -> str | None:
-    taken = {CONTROL.name, *(scenario.name for scenario in _BUILT_IN[ALL])}
+    taken = {CONTROL.name, *(scenario.name for scenario in (*_BUILT_IN[ALL], *SERVED_SCENARIOS))}
     for scenario in plugin.scenarios:
         if scenario.anomaly != plugin.name or scenario.kind.is_of_groups or scenario.name in taken:
             return f"the scenario {scenario.name} has a built-in name, another anomaly, or is about groups"
@@ -222,7 +249,7 @@ def _of_plugins() -> tuple[Scenario, ...]:
 
 def all_scenarios() -> tuple[Scenario, ...]:
     """Return every scenario that looks for an anomaly, those of plugins last."""
-    return (*_BUILT_IN[ALL], *_of_plugins())
+    return (*_BUILT_IN[ALL], *SERVED_SCENARIOS, *_of_plugins())
 
 
 def scenarios_by_name() -> dict[str, Scenario]:
@@ -233,6 +260,8 @@ def scenarios_by_name() -> dict[str, Scenario]:
 def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:
     """Return the scenarios of one anomaly, of ``groups``, of several of these (with commas between), or of ``all``.
 
+    ``served`` stands alone.
+
     The scenarios of an anomaly are on topics of data. ``group_protocols``: the protocols of the target; without any,
     ``all`` is every scenario that is not about groups. Raises `UsageError` with the nearest names.
     """
@@ -240,6 +269,10 @@ def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CON
     for name in names:
         if name not in ANOMALIES:
             raise UsageError(nearest("anomaly", name, list(ANOMALIES)))
+    if SERVED in names:
+        if len(names) > 1:
+            raise UsageError(f"--anomaly {anomaly}: {SERVED} is a run of its own, without a fault")
+        return SERVED_SCENARIOS
     if GROUPS in names and not group_protocols:
         raise UsageError(
             f"--anomaly {anomaly}: scenarios about consumer groups need a real Kafka: this target has no group"

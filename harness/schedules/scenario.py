@@ -16,16 +16,20 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 class Kind(StrEnum):
-    """The records that a scenario is about: records of its topic, or a coordinator's records of consumer groups."""
+    """The records that a scenario is about: records of its topic, or a coordinator's records of consumer groups.
+
+    SERVED: records of its topic, as clients are served them; replicas are not read.
+    """
 
     RECORDS = "records"
+    SERVED = "served"
     OFFSETS = "offsets"
     MEMBERS = "members"
 
     @property
     def is_of_groups(self) -> bool:
         """Whether it is in ``__consumer_offsets``."""
-        return self is not Kind.RECORDS
+        return self in {Kind.OFFSETS, Kind.MEMBERS}
 
 
 class Deletion(StrEnum):
@@ -44,6 +48,8 @@ class Critical(StrEnum):
 
     TOMBSTONE = "tombstone"
     MARKER = "marker"
+    SUPERSEDED = "superseded record"
+    """Of a run that is judged by what clients are served."""
 
 
 class Phase(StrEnum):
@@ -108,8 +114,15 @@ class Scenario:
         return frozenset(operation.process for operation in self.operations if isinstance(operation, Begin | End))
 
     @property
+    def ends_transactions(self) -> bool:
+        """Return whether any transaction is committed or aborted."""
+        return any(isinstance(operation, End) for operation in self.operations)
+
+    @property
     def critical(self) -> tuple[Critical, ...]:
         """The records of the outage that have to be removed: a tombstone, the marker of a transaction open before."""
+        if self.kind is Kind.SERVED:
+            return (Critical.SUPERSEDED,)
         is_open = {operation.process: not isinstance(operation, End) for operation in self.before}
         deletes = any(isinstance(operation, Write) and operation.deletes for operation in self.outage)
         ends = any(isinstance(operation, End) and is_open.get(operation.process) for operation in self.outage)

@@ -128,7 +128,10 @@ _MODULES = {KAFKA: "kafka", REDPANDA: "redpanda", **dict.fromkeys(SIMULATED, "si
 """Modules with ``SYSTEMS``, imported only if they are needed: the import of models and HTTP clients takes time."""
 
 
-def find_system(name: str) -> System:
-    """Return the system of a target by `Target.system`."""
-    systems: Mapping[str, System] = import_module(f"{__name__}.{_MODULES[name]}").SYSTEMS
-    return systems[name]
+def find_system(target: Target) -> System:
+    """Return the system of a target by `Target.system`, or the system that its file describes."""
+    if target.own is not None:
+        system: System = import_module(f"{__name__}.own").system_of(target.own)
+        return system
+    systems: Mapping[str, System] = import_module(f"{__name__}.{_MODULES[target.system]}").SYSTEMS
+    return systems[target.system]

@@ -20,12 +20,16 @@ CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
 @dataclass
 class KafkaControl:
-    """Implements `harness.systems.Control`. ``rest_ms``: a pause of cleaners that is longer than any run."""
+    """Implements `harness.systems.Control`. ``rest_ms``: a pause of cleaners that is longer than any run.
+
+    ``lists_open``: whether any replica answers DescribeProducers.
+    """
 
     runtime: Runtime
     admin: Admin
     rest_ms: int = DAY_MS
     coordinator: TopicPartition = TRANSACTION_STATE
+    lists_open: bool = True
 
     def __post_init__(self) -> None:
         """Use requests of the admin without a change; the first replica of a reassignment is the preferred leader."""
@@ -75,7 +79,7 @@ class KafkaControl:
 
     def reader(self, broker: int) -> ReplicaReader:
         """Connect to the broker."""
-        return WireReader(Connection(self.runtime.address(broker)))
+        return WireReader(Connection(self.runtime.address(broker)), self.lists_open)
 
     def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return nothing: the offset that the cleaner has reached is in a checkpoint file."""

@@ -15,11 +15,12 @@ from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
 from harness.schedules.scenario import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
+from harness.targets.own import EVERYTHING, Abilities, SystemFile, is_of_system, read_system
 
 if TYPE_CHECKING:
     from harness.targets.builds import Build
 
-KAFKA, REDPANDA = "kafka", "redpanda"
+KAFKA, REDPANDA, OWN = "kafka", "redpanda", "own"
 SIM_KAFKA, SIM_REDPANDA = "sim-kafka", "sim-redpanda"
 SIMULATED = (SIM_KAFKA, SIM_REDPANDA)
 """Systems that are models of this project (`harness.models.cluster`)."""
@@ -33,8 +34,8 @@ class Target:
 
     ``system``: see `harness.systems`. ``broker_settings``: the settings that define this target. ``excluded_modules``:
     ``group:artifact`` dependencies of Kafka's POMs that are left out. ``note``: the reason for that, or another
-    feature. ``build``: a user's Kafka, or a patch, that replaces the jars of Maven Central. ``status``: EXPERIMENTAL,
-    YOUR_OWN, or "".
+    feature. ``build``: a user's Kafka, or a patch, that replaces the jars of Maven Central. ``own``: a user's system.
+    ``status``: EXPERIMENTAL, YOUR_OWN, or "".
     """
 
     name: str
@@ -45,7 +46,13 @@ class Target:
     system: str = KAFKA
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     build: Build | None = None
+    own: SystemFile | None = None
     status: str = ""
+
+    @property
+    def supports(self) -> Abilities:
+        """The abilities of a user's own system, all for another target."""
+        return self.own.supports if self.own else EVERYTHING
 
     @property
     def group_protocols(self) -> tuple[str, ...]:
@@ -54,7 +61,7 @@ class Target:
         The consumer protocol is production-ready from 4.0 on (KIP-848). Groups of Redpanda were not tried.
         """
         if self.system != KAFKA:
-            return ()
+            return self.own.supports.groups if self.own else ()
         return (CLASSIC, CONSUMER) if _line(self.version) >= _FIRST_WITH_CONSUMER_PROTOCOL else (CLASSIC,)
 
 
@@ -103,13 +110,17 @@ WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
 def find_target(name: str) -> Target:
     """Return the target of a name: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
 
-    A path is a user's Kafka, ``NAME+PATH`` a version with a patch in front (`harness.targets.builds`); the name of the
-    returned target finds the stored copy later. An exact patch differs from the row of its line in the version only.
+    A path that ends with ``.toml`` is a user's own system (`harness.targets.own`), another path a user's Kafka, and
+    ``NAME+PATH`` a version with a patch in front (`harness.targets.builds`). The name of the returned target finds the
+    stored copy later. An exact patch differs from the row of its line in the version only.
 
     Raises `UsageError` with the nearest names, or with the versions of a known system.
     """
     if name in TARGETS:
         return TARGETS[name]
+    if is_of_system(name):
+        stored, own = read_system(name)
+        return Target(stored, own.version, note=f"your own system {own.name}", system=OWN, own=own, status=YOUR_OWN)
     if is_of_build(name):
         return _of_build(name)
     parts, line = _NAME.fullmatch(name), line_of(name)

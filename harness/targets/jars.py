@@ -82,7 +82,7 @@ def jars_for(target: Target, *, on_progress: OnProgress = _ignore_progress, veri
     be written, and without Java or pyspark.
     """
     if target.system != KAFKA:
-        raise UsageError(f"{target.name} has no jars: its brokers are containers of a pulled image")
+        raise UsageError(f"{target.name} has no jars of Maven Central")
     if target.build is not None:
         from harness.targets.builds import jars_of_build  # noqa: PLC0415  (which imports this module)
 

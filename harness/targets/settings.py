@@ -11,7 +11,7 @@ from typing import Final
 
 from harness.errors import UsageError
 from harness.suggest import close_to, quoted
-from harness.targets import REDPANDA, SIMULATED, Target
+from harness.targets import OWN, REDPANDA, SIMULATED, Target
 from harness.targets.kafka import SET_BY_HARNESS
 
 TOPIC, BROKER = SCOPES = ("topic", "broker")
@@ -50,11 +50,11 @@ class SettingsList:
 
 
 def list_for(target: Target) -> SettingsList | None:
-    """Return the list of a target's version, or of the nearest version; None for Redpanda, which has no list.
+    """Return the list of a target's version, or of the nearest version; None for other systems, which have no list.
 
     Simulated brokers use Kafka's names, of the version that they simulate or of the newest version.
     """
-    if target.system == REDPANDA:
+    if target.system in {OWN, REDPANDA}:
         return None
     versions = _versions()
     if target.version in versions:

@@ -291,7 +291,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 is an image that is pulled"),
         ("--runtime ssh --nodes a,b,c --command-config file", "--command-config is for --runtime local or docker"),
         ("--nodes a,b,c --command-config file", "for --runtime local or docker, and contradicts --nodes"),
-        ("--target redpanda-26.2 --command-config file", "file: the harness does not configure logins"),
+        ("--target redpanda-26.2 --command-config file", "--command-config is for Kafka's brokers only"),
         ("--target sim-kafka --port-base 20000", "--port-base is for --runtime local or docker or ssh"),
         ("--target ./no-such.tgz", "no-such.tgz does not exist: give the archive, the distribution or the checkout"),
         ("--patch file", "file is damaged, or not an archive"),

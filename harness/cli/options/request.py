@@ -54,7 +54,7 @@ TEST, WHERE, CLUSTER, RUN = map(Group, ("Test", "Where brokers run", "Cluster", 
 # fmt: off
 _DECLARATIONS = (
     TEST.option("--target", kinds.Text(kinds.TARGET.check, kinds.TARGET.names, "NAME|PATH"),
-                "Version (`harness targets`; Redpanda is experimental) or path of a build.  [required]"),
+                "Version (`harness targets`; Redpanda is experimental), build or system.toml.  [required]"),
     TEST.option("--patch", kinds.PATCH, "Classes to put first on the brokers' class path."),
     TEST.option("--anomaly", kinds.ANOMALIES,
                 "Anomaly to look for (`harness anomalies`), or all.  [required]"),

@@ -98,7 +98,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
     if gate and target.system in SIMULATED:
         raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
-    system, request = find_system(target.system), RuntimeRequest(target, find_java(), progress.jars)
+    system, request = find_system(target), RuntimeRequest(target, find_java(), progress.jars)
     runtime_name, _ = choose(LOCAL if gate and runtime == AUTO else runtime, request)
 
     def why_lacking(needs: frozenset[str]) -> str | None:

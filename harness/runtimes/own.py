@@ -1,0 +1,89 @@
+"""The commands, files and readiness of the brokers of a user's own system (`harness.targets.own`)."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.host import leftovers
+from harness.host.cache import cache_root
+from harness.host.ports import free_ports
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import ask
+from harness.kafka_api.fetch import choose_fetch_version
+from harness.targets.kafka import random_cluster_id
+from harness.targets.own import API_VERSIONS, LOG, SystemFile, filled
+
+if TYPE_CHECKING:
+    from harness.runtimes.base import ClusterSpec
+
+
+@dataclass
+class OwnProcesses:
+    """``home``: returns the folder of a broker. ``ports``: the additional ports of each broker, by name."""
+
+    system: SystemFile
+    spec: ClusterSpec
+    java: Path
+    home: Callable[[int], Path]
+    addresses: Mapping[int, Address]
+    cluster_id: str = field(default_factory=random_cluster_id)
+    ports: dict[int, dict[str, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names, taken = self.system.broker.ports, {address.port for address in self.addresses.values()}
+        free = free_ports(len(names) * len(self.spec.brokers) + len(taken))
+        numbers = iter([port for port in free if port not in taken])
+        self.ports = {broker: {name: next(numbers) for name in names} for broker in self.spec.brokers}
+
+    def configure(self, broker: int) -> None:
+        """Create the broker's data directory, and write its configuration file."""
+        values = self._values(broker)
+        values["data_dir"].mkdir(parents=True, exist_ok=True)
+        values["config_file"].write_text(filled(self.system.broker.config, values), encoding="utf-8")
+
+    def command(self, broker: int, words: Sequence[str]) -> list[str]:
+        """Return a command of the system file for this broker."""
+        return [filled(word, self._values(broker)) for word in words]
+
+    def environment(self, broker: int) -> dict[str, str]:
+        """Return the additional variables of the broker's environment, and the one that identifies its run."""
+        variables = {leftovers.VARIABLE: self.spec.run_id, **self.system.broker.environment}
+        return {name: filled(text, self._values(broker)) for name, text in variables.items()}
+
+    def ready(self) -> set[int]:
+        """Return the brokers that show that they are up, by ``broker.ready``."""
+        return {broker for broker in self.spec.brokers if self._is_ready(broker)}
+
+    def _is_ready(self, broker: int) -> bool:
+        rule, address = self.system.broker.ready, self.addresses[broker]
+        if rule.startswith(LOG):
+            text = self.spec.log_path(broker).read_text(errors="replace")
+            return re.search(rule.removeprefix(LOG), text, re.MULTILINE) is not None
+        try:
+            if rule == API_VERSIONS:
+                ask(address, choose_fetch_version())
+            else:
+                socket.create_connection((address.host, address.port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def _values(self, broker: int) -> dict[str, Any]:
+        recipe, settings = self.system.broker, self.spec.settings.items()
+        texts = {"bootstrap": "{host}:{port}", **recipe.lists}.items()
+        lists = {name: ",".join(filled(text, self._of_one(b)) for b in self.spec.brokers) for name, text in texts}
+        lines = [filled(recipe.setting, {"name": name, "value": value}) for name, value in settings]
+        return {**self._of_one(broker), **lists, "settings": "\n".join(lines)}
+
+    def _of_one(self, broker: int) -> dict[str, Any]:
+        address, home = self.addresses[broker], self.home(broker)
+        return {
+            "id": broker, "host": address.host, "port": address.port, **self.ports[broker],
+            "data_dir": home / "data", "config_file": home / "config", "cluster_id": self.cluster_id,
+            "java": self.java, "cache": cache_root(),
+        }  # fmt: skip
