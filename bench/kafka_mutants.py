@@ -343,8 +343,8 @@ def table(number: int) -> None:
             line = lines.get((point.mutant, name))
             if line is None:
                 cells.append("-" if point.mutant not in reached.get(name, {point.mutant}) else "not run")
-            elif line["verdict"] == "rejected":
-                cells.append("rejected")
+            elif line["verdict"] == "rejected" or point.mutant in aside:
+                cells.append("rejected" if line["verdict"] == "rejected" else "equivalent")
             else:
                 cells.append(", ".join(line["named"]) or (line["verdict"] if line["noticed"] else "not noticed"))
         print(f"| `{point.mutant}` | {point.change} | {' | '.join(cells)} |")
