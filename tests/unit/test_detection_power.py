@@ -1,10 +1,12 @@
-"""The bench of detection power: when a mutant counts as noticed, and when as named."""
+"""The bench of detection power: when a mutant counts as noticed, and when as named; and the page with the results."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dependable import HEALTHY
-from kafka_mutants import AUDIT, TARGET, judged
+from kafka_mutants import AUDIT, LOG, SET_ASIDE, TARGET, judged, read
 
 from harness.schedules.catalog import ALL, scenarios_for
 from harness.targets import find_target
@@ -58,3 +60,18 @@ def test_a_mutant_is_noticed_by_a_difference_from_stock(
 
 def test_planted_anomalies_that_are_missing_are_logged() -> None:
     assert judged(outcome(1, "anomaly", *PLANTED[1:]), "kill")["missing"] == [SCENARIOS[0]["scenario"]]
+
+
+def test_the_page_has_the_recorded_results() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "detection-power.md"
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "|" in line]
+    (head,) = (row for row in rows if row[:2] == ["Mutant", "Change"])
+    full = [row for row in rows if len(row) == len(head)]
+    shown = {(row[0].strip("`"), name): cell for row in full for name, cell in zip(head, row, strict=True)}
+    equivalent = tomllib.loads(SET_ASIDE.read_text())
+    recorded = {(line["mutant"], line["detector"]): line for line in read(LOG)}
+    assert recorded, "no result is recorded"
+    for place, line in recorded.items():
+        named = ", ".join(line["named"])
+        unnamed = line["verdict"] if line["noticed"] or line["verdict"] == "rejected" else "not noticed"
+        assert shown[place] == ("equivalent" if place[0] in equivalent else named or unnamed), place
