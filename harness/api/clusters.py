@@ -4,15 +4,15 @@ Retention and cleaners are as fast as in ``harness run --timers fast``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harness.api.commands import FilePath, audit_live
 from harness.broker_files.segments.batches import iter_records
-from harness.clients import NO_OFFSET, ClientError
 from harness.clients.librdkafka import LibrdkafkaProducer
+from harness.clients.recorded import RecordingProducer
 from harness.cluster.boot import booted_cluster, equip
 from harness.cluster.cluster import START_S, Cluster
 from harness.errors import HarnessError, UsageError
@@ -22,6 +22,7 @@ from harness.judge.verdict import CLEAN
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.metadata import describe_cluster
+from harness.run_folder.history import History
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL, RUNTIMES
 from harness.runtimes.base import ClusterSpec, RuntimeRequest, bootstrap_servers
@@ -32,6 +33,7 @@ from harness.targets import WITH_JARS, Target, find_target
 from nemesis import FAULTS
 from nemesis.fault import Fault, FaultContext
 
+TEST: Final = "test"
 FILLER: Final = "filler"
 """The key of records that let segments roll."""
 NEWEST: Final = list(WITH_JARS)[-1]
@@ -49,7 +51,7 @@ class LocalCluster:
     spec: ClusterSpec
     settings: Mapping[str, str]
     running: Cluster
-    producer: LibrdkafkaProducer
+    producer: RecordingProducer
 
     def create_topic(self, name: str, *, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """Create a compacted topic with a replica on every broker, and wait until it exists.
@@ -63,16 +65,7 @@ class LocalCluster:
 
     def write(self, topic: str, key: str | bytes, value: str | None, partition: int = 0) -> int:
         """Write a record with acks=all, a tombstone without a value; return its offset. Raises `HarnessError`."""
-        answers: list[tuple[str | None, int]] = []
-        try:
-            self.producer.send((topic, partition), key, value, [], lambda *answer: answers.append(answer))
-            self.producer.flush()
-        except ClientError as error:
-            answers.append((str(error), NO_OFFSET))
-        error_text, offset = answers[0] if answers else ("no answer", NO_OFFSET)
-        if error_text:
-            raise HarnessError(f"{topic}-{partition}: the record is not written: {error_text}")
-        return offset
+        return self.producer.put(topic, partition, key, value)
 
     def wait_removed(self, topic: str, offset: int, partition: int = 0) -> None:
         """Write filler until cleaners have removed a record from each replica that is up. Raises `WaitTimeoutError`."""
@@ -113,7 +106,7 @@ def local_cluster(
     row, injected = find_target(target), [_fault(name) for name in faults]
     if not RUNTIMES[LOCAL].runs(row):
         raise UsageError(f"{row.name} cannot run as processes of this host")
-    system = find_system(row.system)
+    system = find_system(row)
     for_faults = {name: value for fault in injected for name, value in fault.broker_settings.items()}
     topic_settings, broker_settings = system.settings(row, FAST, for_faults)
     needs = frozenset[str]().union(*(fault.needs for fault in injected))
@@ -126,8 +119,9 @@ def local_cluster(
         with booted_cluster(equipment, spec, settle_s=START_S) as running:
             running.tolerated = (HarnessError, OSError)
             bootstrap = bootstrap_servers(running.runtime)
-            producer = LibrdkafkaProducer(bootstrap, None, {})
-            yield LocalCluster(row, bootstrap, spec, topic_settings, running, producer)
+            with closing(History(workspace.path / "history.jsonl", running.clock)) as history:
+                producer = RecordingProducer(lambda name: LibrdkafkaProducer(bootstrap, name, {}), history, TEST, TEST)
+                yield LocalCluster(row, bootstrap, spec, topic_settings, running, producer)
 
 
 def _fault(name: str) -> Fault:
