@@ -11,6 +11,7 @@ Does not verify: transactions whose end was not acknowledged, keys with a record
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -29,15 +30,13 @@ if TYPE_CHECKING:
 
 def check(judged: Judged) -> DataFrame:
     """Return findings: of each partition the first uncommitted record, and each key whose last state is wrong."""
-    history = judged.evidence.history
+    history, visible = judged.evidence.history, partial(findings, producer_id=None, effect=VISIBLE)
     written, delivered = _written(history), _delivered(history).drop("key")
     known = delivered.join(written, ["offset", *PARTITION])
     uncommitted = known.where("truth = 'aborted'").groupBy(*REPLICA)
-    by_outcome = findings(
+    by_outcome = visible(
         uncommitted.agg(*at_first("offset", "key", "txn", "outcome"), f.count("*").alias("records")),
         "uncommitted-delivered",
-        producer_id=None,
-        effect=VISIBLE,
         explanation=sentence(
             "a read_committed consumer is delivered record {key!r} of transaction {txn!r}, which is {outcome} "
             "(uncommitted records delivered: {records})"
@@ -46,12 +45,10 @@ def check(judged: Judged) -> DataFrame:
     )
     polled = history.where("f = 'poll' AND type = 'ok'").selectExpr(*REPLICA, "0 AS counts_from").distinct()
     expected = expected_states(written.where("is_stable"), polled)
-    by_state = findings(
+    by_state = visible(
         differing_keys(written, known.withColumn("belief", f.lit("committed")), expected),
         "committed-lost",
         offset="true_offset",
-        producer_id=None,
-        effect=VISIBLE,
         explanation=sentence(
             "key {key!r}: its last committed record is the {kind} at offset {true_offset}, and a read_committed "
             "consumer ends with {here}",

@@ -56,14 +56,14 @@ def create_topic(topic: str, replicas: int, settings: Mapping[str, str], partiti
         raise_if_refused(refused, f"topic {topic} cannot be created")
 
     configs = [{"name": name, "value": value} for name, value in settings.items()]
-    new = {
-        "name": topic,
-        "num_partitions": partitions,
-        "replication_factor": replicas,
-        "assignments": [],
-        "configs": configs,
-    }
-    return request(admin.CreateTopicsRequest, 5, decode, topics=[new], timeout_ms=TIMEOUT_MS)
+    new = {"name": topic, "num_partitions": partitions, "replication_factor": replicas}
+    return request(
+        admin.CreateTopicsRequest,
+        5,
+        decode,
+        topics=[{**new, "assignments": [], "configs": configs}],
+        timeout_ms=TIMEOUT_MS,
+    )
 
 
 def delete_topic(topic: str, topic_id: UUID | None = None) -> Request[None]:

@@ -30,6 +30,7 @@ from harness.run_folder.store import RunFolder
 from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import Need, RuntimeRequest
 from harness.schedules.catalog import CONTROL, SERVED_SCENARIOS, scenarios_for
+from harness.schedules.operations.clients import End
 from harness.schedules.operations.faults import Expose, Heal, Inject
 from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
@@ -117,8 +118,8 @@ def plan_run(options: RunOptions) -> RunPlan:
         scenarios_of(options.schedule) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
     )
     if is_served := scenarios == SERVED_SCENARIOS:
-        has_ends = target.supports.end_transactions
-        scenarios = tuple(scenario for scenario in scenarios if has_ends or not scenario.ends_transactions)
+        if not target.supports.end_transactions:
+            scenarios = tuple(s for s in scenarios if not any(isinstance(operation, End) for operation in s.operations))
         nemesis, placement = find_script(NO_FAULT), _without_absent(options, target)
     else:
         placement = place(

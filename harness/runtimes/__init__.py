@@ -68,16 +68,17 @@ def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
     target = request.target
     if name != AUTO:
         return name, None
-    if target.own is not None or target.system in SIMULATED:
-        return (
-            (LOCAL, f"{target.name} has commands for this host") if target.own else (SIM, f"{target.name} is simulated")
-        )
+    if target.system in SIMULATED:
+        return SIM, f"{target.name} is simulated"
     if request.access is not None:
         return SSH, "hosts are given"
-    if target.system != KAFKA or request.image is not None:
+    if target.system not in {KAFKA, OWN} or request.image is not None:
         return DOCKER, f"{target.name} comes as an image only" if target.system != KAFKA else "an image is given"
-    if target.build is not None or not may_have_engine():
-        return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
+    if target.own or target.build or not may_have_engine():
+        return (
+            LOCAL,
+            f"{target.name} has no image" if target.own or target.build else "this host has no container engine",
+        )
     from harness.runtimes.docker import why_unavailable  # noqa: PLC0415  (its client is only imported if needed)
 
     reason = why_unavailable(request)

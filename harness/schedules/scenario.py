@@ -114,11 +114,6 @@ class Scenario:
         return frozenset(operation.process for operation in self.operations if isinstance(operation, Begin | End))
 
     @property
-    def ends_transactions(self) -> bool:
-        """Return whether any transaction is committed or aborted."""
-        return any(isinstance(operation, End) for operation in self.operations)
-
-    @property
     def critical(self) -> tuple[Critical, ...]:
         """The records of the outage that have to be removed: a tombstone, the marker of a transaction open before."""
         if self.kind is Kind.SERVED:

@@ -165,5 +165,7 @@ def test_a_broker_that_ends_by_itself_is_an_error(runtime: Callable[[str], Local
     subject = runtime('name = "x"\n[broker]\ncommand = ["sh", "-c", "echo broken; exit 3"]\n[supports]\nbrokers = 2\n')
     with closing(subject):
         subject.start_cluster()
+        for process in subject._processes.values():
+            process.wait(BOUND_S)
         with pytest.raises(HarnessError, match=r"ended by itself \(exit code 3\)(.|\n)*broken"):
-            RealClock().wait_until(lambda: subject.raise_if_died() is not None, BOUND_S, "the end")
+            subject.raise_if_died()
