@@ -233,8 +233,8 @@ _BUILT_IN = {
 def _why_unfit(plugin: PluginAnomaly) -> str | None:
     taken = {CONTROL.name, *(scenario.name for scenario in (*_BUILT_IN[ALL], *SERVED_SCENARIOS))}
     for scenario in plugin.scenarios:
-        if scenario.anomaly != plugin.name or scenario.kind.is_of_groups or scenario.name in taken:
-            return f"the scenario {scenario.name} has a built-in name, another anomaly, or is about groups"
+        if scenario.anomaly != plugin.name or scenario.kind is not Kind.RECORDS or scenario.name in taken:
+            return f"the scenario {scenario.name} has a built-in name, another anomaly, or another kind"
     return None
 
 

@@ -210,5 +210,5 @@ def test_plugins_of_runs_obey_their_rules(tmp_path: Path) -> None:
     assert problems == {
         "drawn": "",
         "undrawn": "declare a FAULT, or the reason why soak cannot draw it as soak_excluded",
-        "twice": "the scenario tombstone-divergence has a built-in name, another anomaly, or is about groups",
+        "twice": "the scenario tombstone-divergence has a built-in name, another anomaly, or another kind",
     }
