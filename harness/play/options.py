@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import UsageError
 from harness.run_folder.store import PROTECTION_FILES, UNPROTECTED
 from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
+from harness.schedules.catalog import SERVED
 from harness.schedules.schedule import Schedule
+from harness.schedules.timers import DAYS
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
 from harness.targets import OWN, REDPANDA, SIMULATED, Target
@@ -83,6 +85,9 @@ CONTRADICTIONS: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
     ),
     "--gate-options are for --gate: give both": lambda options: bool(options.gate_options) and not options.gate,
     "--gate and --guard: a run shows what one of them does; choose one": lambda options: options.gate and options.guard,
+    "--timers days: runs of --anomaly served do not put clocks forward; choose other timers": (
+        lambda options: options.timers == DAYS.name and options.anomaly == SERVED
+    ),
 }
 """Combinations of options that are wrong for every target, by their messages."""
 

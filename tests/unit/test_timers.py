@@ -3,6 +3,8 @@
 import pytest
 
 from harness.errors import UsageError
+from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.schedules.timers import DAYS, DEFAULT, FAST, FREEZE, MOST_STEPS, TIMERS, Timers, find_timers
 
 WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms", "message.timestamp.type"}
@@ -78,3 +80,8 @@ def test_an_unknown_name_is_reported_with_the_nearest(name: str, near: str) -> N
     with pytest.raises(UsageError, match=message) as refused:
         find_timers(name)
     assert refused.value.exit_code == 254
+
+
+def test_runs_that_do_not_wait_for_replicas_put_no_clocks_forward() -> None:
+    with pytest.raises(UsageError, match="--timers days: runs of --anomaly served do not put clocks forward"):
+        plan_run(RunOptions("kafka-4.4", "served", timers=DAYS.name))
