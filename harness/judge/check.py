@@ -81,8 +81,8 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
 def _tables(folders: Sequence[RunFolder]) -> Mapping[str, Callable[[Judged], DataFrame]]:
     """Return the tables of these runs, by their manifests."""
     manifests = [json.loads(folder.manifest_path.read_text()) for folder in folders if folder.manifest_path.exists()]
-    is_served = any(Critical.SUPERSEDED in s["critical"] for manifest in manifests for s in manifest["scenarios"])
-    return SERVED_TABLES if is_served else TABLES
+    scenarios = [scenario for manifest in manifests for scenario in manifest.get("scenarios", ())]
+    return SERVED_TABLES if any(Critical.SUPERSEDED in s["critical"] for s in scenarios) else TABLES
 
 
 def plan(

@@ -39,6 +39,7 @@ from harness.report.stored import (
 )
 from harness.run_folder.store import AUDITS, VERDICT
 from harness.schedules.catalog import all_scenarios
+from harness.schedules.scenario import Kind
 
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
 """Functions that return pages, by the address in the site."""
@@ -219,7 +220,7 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, 
         if run.manifest.get("takes_away", True):
             for scenario in run.verdict.scenarios:
                 counts[str(scenario.anomaly), str(scenario.payload), run.column][scenario.verdict] += 1
-    rows = [(str(scenario.anomaly), scenario.payload) for scenario in all_scenarios()]
+    rows = [(str(s.anomaly), s.payload) for s in all_scenarios() if s.kind is not Kind.SERVED]
     columns = sorted({run.column for run in runs})
     counted = [(row, [counts[*row, column] for column in columns]) for row in rows if anomaly in {None, row[0]}]
     return {"columns": columns, "rows": counted}

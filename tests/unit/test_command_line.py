@@ -102,7 +102,7 @@ def test_an_option_has_one_meaning_over_all_commands() -> None:
         (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill", "crash-in-cleaning"}),
         (["run", "--anomaly"], "a", {"aborted-to-committed", "all"}),
         (["run", "--client"], "", {"librdkafka", "java"}),
-        (["run", "--timers"], "d", {"default"}),
+        (["run", "--timers"], "d", {"days", "default"}),
         (["run", "--runtime"], "s", {"ssh", "sim"}),
         (["nightly", "--targets"], "kafka-3.9,sim-k", {f"kafka-3.9,sim-kafka{line}" for line in ("", "-3.9", "-4.3")}),
         (["explore", "--target"], "sim-r", {"sim-redpanda"}),

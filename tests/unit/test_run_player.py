@@ -88,7 +88,7 @@ def test_a_replica_whose_cleaner_is_late_on_purpose_is_not_waited_for() -> None:
     assert not window.is_kept(cluster, [FakePayload()])
 
 
-@pytest.mark.parametrize("unseen", list(Critical))
+@pytest.mark.parametrize("unseen", CONTROL.critical)
 def test_what_nobody_ever_saw_is_not_gone(unseen: Critical) -> None:
     (result,) = waited(cluster_of(EVERYWHERE), unseen)
     assert result.startswith("the window does not open: ")
