@@ -27,14 +27,13 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from harness.clients import ClientSpec
-from harness.clients.reader import read_committed
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
+from harness.play.served import ServedReader
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS, RunFolder
 from harness.schedules.placement import led_by
@@ -110,15 +109,7 @@ class Trial:
         orders = {tp: led_by(absent if absent and name == ABSENT else row[0], row) for tp, row in replicas.items()}
         self.cluster.lead(orders)
         leader = orders[partitions[0]][0]
-        reading = read_committed(
-            partial(self.plan.system.consumer, self.cluster.runtime, leader),
-            partitions,
-            broker=leader,
-            phase=Phase.APPLICATION,
-            history=self.history,
-            clock=self.cluster.clock,
-            timeout_s=self.plan.timers.settle_s,
-        )
+        reading = ServedReader(self.plan, self.cluster, self.history).read(leader, partitions, Phase.APPLICATION)
         consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
         observations = self.observe(Life(name, self.topics, state, consumed))
         now = self.cluster.control.states(self.topics)

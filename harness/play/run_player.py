@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import Final, cast
 
 from harness.clients import Library
-from harness.clients.reader import Reading, read_committed
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
@@ -23,6 +22,7 @@ from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
 from harness.play.group_workload import GroupWorkload
 from harness.play.protection import Protection
 from harness.play.run_plan import RunPlan, run_schedule
+from harness.play.served import ServedReader, create_topics, play_served
 from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
 from harness.run_folder.history import History, read_lines
@@ -45,8 +45,6 @@ from workloads.payload import Payload
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
-ROUNDS: Final = 8
-"""Of the filler, between two polls: some systems never show a consumer the end of a partition that grows."""
 CLIENTS_MEANWHILE: Final = (Begin, Write, End, UntilRemoved)
 """Operations during which fillers write."""
 
@@ -105,6 +103,16 @@ class RunPlayer:
                 self._start_observing(owned)
                 self.progress("write")
             self._play(operations)
+
+    def _serve(self, operations: Sequence[Operation]) -> None:
+        self.progress("create topics")
+        create_topics(self.plan, self.cluster)
+        filler = cast("Filler", self._fillers[0])
+        self.cluster.checks.append(filler.raise_if_failed)
+        self._init_producers()
+        self.is_observing = True
+        reader = ServedReader(self.plan, self.cluster, self._history)
+        play_served(reader, self._payloads, filler, operations, self.progress)
 
     def _play(self, operations: Sequence[Operation]) -> None:
         """Play the operations in order. Operations of the nemesis in a row are one act on several brokers.
@@ -346,7 +354,8 @@ class RunPlayer:
         snapshot.take(cluster, self.folder, store.AFTER_REJOIN)
         for absent in plan.placement.absent:
             cluster.lead({tp: led_by(absent, cluster.replicas[tp]) for tp in cluster.exposed})
-            self._read_committed(absent, [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS])
+            partitions = [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS]
+            ServedReader(plan, cluster, self._history).read(absent, partitions)
         cluster.wait_replicated("the last look at every replica")
         if self._groups is not None:
             # Members that join make the coordinator write: the last observations would not match the stored logs.
@@ -370,59 +379,6 @@ class RunPlayer:
         for broker in self.cluster.brokers:
             ability(self.cluster.runtime, Clocks).skew(broker, offset_s)
         self._start_fillers()
-
-    def _read_committed(self, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
-        return read_committed(
-            partial(self.plan.system.consumer, self.cluster.runtime, leader),
-            partitions,
-            broker=leader,
-            phase=Phase.AFTER,
-            history=self._history,
-            clock=self.cluster.clock,
-            timeout_s=self.plan.timers.settle_s,
-        )
-
-    def _serve(self, operations: Sequence[Operation]) -> None:
-        """Play a run that is judged by what clients are served (`checkers.served`): no fault, and no replica is read.
-
-        Fillers write until no superseded record of the payload is delivered, and the last poll is judged.
-        """
-        plan, cluster, filler = self.plan, self.cluster, cast("Filler", self._fillers[0])
-        partitions, leader, supports = [*plan.replicas], plan.placement.brokers[0], plan.target.supports
-        self.progress("create topics")
-        if supports.administration:
-            cluster.admin.create_topics(plan.replicas, plan.topic_settings)
-        else:
-            for topic in cluster.topics:
-                cluster.admin.create_topic(topic, plan.placement.partitions, plan.topic_settings)
-        cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
-        cluster.checks.append(filler.raise_if_failed)
-        self._init_producers()
-        self.is_observing = True
-        self.progress("write")
-        for operation in operations:
-            scenario, process = scenario_and_process(operation.process)
-            self._payloads[scenario].play(Phase.BEFORE, of_process(operation, process))
-        superseded = {
-            tp: payload.superseded_offset(tp) for payload in self._payloads.values() for tp in payload.partitions
-        }
-
-        def is_removed() -> bool:
-            rounds = filler.rounds + ROUNDS
-            with self._filling(Phase.OUTAGE):
-                cluster.wait(lambda: filler.rounds >= rounds, "the filler's records")
-            delivered = self._read_committed(leader, partitions).delivered
-            return not any(record["offset"] == superseded[tp] for tp in partitions for record in delivered[tp])
-
-        self.progress("clean")
-        try:
-            cluster.wait(is_removed, "superseded records to be removed", plan.timers.window_s)
-        except WaitTimeoutError as error:
-            self.progress(f"compaction was not seen: {error}")
-        self.progress("observe")
-        if supports.administration:
-            cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers")
-        self._read_committed(leader, partitions)
 
     def _wait_removed(self, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open. If it does not open, the wait ends, and the observations are judged."""
