@@ -16,6 +16,14 @@ def cache_root() -> Path:
     return Path(os.environ.get("COMPACTION_HARNESS_CACHE") or Path(xdg, "compaction-harness")).absolute()
 
 
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that other processes see complete or not at all; its folder is created. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
 def compiled_folder() -> Path:
     """Return the folder of code that numba compiled: ``$NUMBA_CACHE_DIR``, else ``numba`` below `cache_root`."""
     return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from harness.errors import UsageError
-from harness.host.cache import cache_root
+from harness.host.cache import cache_root, write_atomically
 from harness.host.java import find_java
 
 if TYPE_CHECKING:
@@ -94,11 +94,7 @@ def read_digests(lock: Traversable) -> dict[str, str]:
 
 def remember(target: Target, digests: Mapping[str, str]) -> None:
     """Write a version's lock into the user's cache, where `read_lock` finds it."""
-    lock = _user_lock(target)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    draft = lock.with_suffix(f".{os.getpid()}")
-    draft.write_text(lock_text(digests), encoding="utf-8")
-    draft.replace(lock)
+    write_atomically(_user_lock(target), lock_text(digests))
 
 
 def lock_of_package(name: str) -> Traversable:

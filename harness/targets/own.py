@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import UsageError
-from harness.host.cache import cache_root
+from harness.host.cache import cache_root, write_atomically
 from harness.json_codec import from_json
 from harness.schedules.placement import MOST_BROKERS
 from harness.suggest import quoted
@@ -102,8 +102,7 @@ def read_system(name: str) -> tuple[str, SystemFile]:
     text = path.read_text(encoding="utf-8").replace("{home}", str(path.parent))
     stored = f"own-{system.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{stored}.toml").write_text(text, encoding="utf-8")
+        write_atomically(folder / f"{stored}.toml", text)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
     return read_system(stored)
