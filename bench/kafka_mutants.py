@@ -227,7 +227,7 @@ def show_drawn(number: int) -> None:
 @main.command()
 @click.argument("mutant")
 def show(mutant: str) -> None:
-    """Print a mutant, and what is known of it."""
+    """Print a mutant and its results."""
     print(*points()[mutant])
     for line in read(LOG):
         if line["mutant"] == mutant:

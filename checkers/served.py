@@ -1,4 +1,4 @@
-"""served: what a read_committed consumer is delivered, judged by the history of its clients alone.
+"""served: records that a read_committed consumer receives, judged by the history of the clients alone.
 
 For systems whose replicas cannot be read, or that have none. Verifies, for the last poll of each partition:
 

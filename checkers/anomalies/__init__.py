@@ -33,6 +33,6 @@ FINDERS: dict[str, Finder] = {
     **{module.name: import_module(f"{__name__}.{module.name}").FINDER for module in pkgutil.iter_modules(__path__)},
     **dict(_of_plugins()),
 }
-"""Finders by module name, those of plugins by anomaly."""
+"""Finders by module name; finders of plugins by anomaly."""
 MEANS = {finder.name: finder.means for finder in FINDERS.values() if finder.means}
 """Meanings of findings, by anomaly."""

@@ -56,7 +56,7 @@ class LocalCluster:
     def create_topic(self, name: str, *, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """Create a compacted topic with a replica on every broker, and wait until it exists.
 
-        ``settings`` win over those of the cluster. Raises `HarnessError` where a broker refuses.
+        ``settings`` replace the cluster's. Raises `HarnessError` where a broker refuses.
         """
         brokers = self.spec.brokers
         replicas = {(name, n): brokers[n % len(brokers) :] + brokers[: n % len(brokers)] for n in range(partitions)}

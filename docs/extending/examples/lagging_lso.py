@@ -47,5 +47,5 @@ def check(judged: Judged) -> DataFrame:
 FINDER = Finder(
     name=Anomaly.LAGGING_LSO,
     check=check,
-    means="read_committed consumers of broker {broker} get less than those of another replica",
+    means="read_committed consumers of broker {broker} get fewer records than consumers of another replica",
 )

@@ -45,5 +45,7 @@ def check(judged: Judged) -> DataFrame:
 
 
 FINDER = Finder(
-    name=NAME, check=check, means="read_committed consumers of broker {broker} get less than those of another replica"
+    name=NAME,
+    check=check,
+    means="read_committed consumers of broker {broker} get fewer records than consumers of another replica",
 )
