@@ -4,18 +4,10 @@ Jepsen's *bridge*. The absent brokers are the half without the controller. The b
 still hears its leader misses nothing, whatever its state is for the controller.
 """
 
-from __future__ import annotations
-
-from harness.schedules.placement import Members, Placement
+from harness.schedules.placement import Placement
 from nemesis import topology
 
 FEWEST = 5
-
-
-def shape(placement: Members) -> topology.Graph:
-    """Return two groups that share the bridge, the last of the brokers that stay."""
-    *half, bridge = placement.staying
-    return topology.groups((*placement.absent, bridge), (*half, bridge))
 
 
 def why_unfit(placement: Placement) -> str | None:
@@ -32,7 +24,8 @@ FAULT, SCRIPT = topology.declared(
     summary="two halves that one broker connects (needs root; five brokers or more)",
     leaving="leave broker {broker} the bridge",
     rejoining="let broker {broker} hear all brokers again",
-    shape=shape,
+    # The bridge is the last of the brokers that stay.
+    shape=lambda members: topology.groups((*members.absent, members.staying[-1]), members.staying),
     why_unfit=why_unfit,
     soak_excluded="takes five brokers",
 )

@@ -5,7 +5,7 @@ writes that the broker has to catch up.
 """
 
 from nemesis import kill, throttle
-from nemesis.script import Act, Script, ScriptContext
+from nemesis.script import Act, ScriptContext, script_of
 
 
 def leave(context: ScriptContext) -> None:
@@ -24,12 +24,13 @@ def leave(context: ScriptContext) -> None:
     )
 
 
-SCRIPT = Script(
+SCRIPT = script_of(
+    throttle.FAULT,
     name="catch-up",
     summary="SIGKILL and a restart at once, and a catch-up that is throttled past the window",
     faults=(kill.FAULT, throttle.FAULT),
     leave=Act("kill broker {broker}, restart it, throttled", leave),
-    rejoin=Act("lift the throttle on broker {broker}", lambda context: throttle.FAULT.heal(context.absent)),
+    rejoining="lift the throttle on broker {broker}",
     resume=throttle.resume,
     soak_excluded="a script: soak draws kill under throttle",
 )

@@ -6,7 +6,7 @@ removed.
 """
 
 from nemesis import throttle
-from nemesis.script import Act, Script, ScriptContext
+from nemesis.script import Act, ScriptContext, script_of
 
 
 def leave(context: ScriptContext) -> None:
@@ -18,12 +18,12 @@ def leave(context: ScriptContext) -> None:
     cluster.wait(context.have_copied_payload, "the new replicas to have copied the payload")
 
 
-SCRIPT = Script(
+SCRIPT = script_of(
+    throttle.FAULT,
     name="join",
     summary="no fault: a replica is added, and its first copy is throttled past the window",
-    faults=(throttle.FAULT,),
     leave=Act("add replicas on broker {broker}, throttled", leave),
-    rejoin=Act("lift the throttle on broker {broker}", lambda context: throttle.FAULT.heal(context.absent)),
+    rejoining="lift the throttle on broker {broker}",
     joins=True,
     resume=throttle.resume,
     soak_excluded="a script: soak draws unassign under throttle",

@@ -7,7 +7,7 @@ copies the records that follow it.
 """
 
 from nemesis import kill
-from nemesis.script import Act, Script, ScriptContext, nothing
+from nemesis.script import Act, ScriptContext, script_of
 
 
 def leave(context: ScriptContext) -> None:
@@ -28,13 +28,12 @@ def assign_again(context: ScriptContext) -> None:
     cluster.wait_assigned(replicas)
 
 
-SCRIPT = Script(
+SCRIPT = script_of(
+    kill.FAULT,
     name="reassigned",
     summary="SIGKILL, the replica is unassigned, and assigned again before the restart",
-    faults=(kill.FAULT,),
     leave=Act("kill broker {broker}, and unassign its replicas", leave),
     expose=Act("assign the replicas of broker {broker} again", assign_again),
-    rejoin=Act("restart broker {broker}", lambda context: kill.FAULT.heal(context.absent)),
-    resume=nothing,
+    rejoining="restart broker {broker}",
     soak_excluded="a script: soak draws unassign, and ends it while the broker is killed",
 )

@@ -5,18 +5,19 @@ neighbours; the absent brokers are opposite. Followers that stay do not hear eac
 neighbours follow it.
 """
 
-from __future__ import annotations
+from itertools import pairwise
 
 from harness.schedules.placement import Members, Placement
 from nemesis import topology
+from nemesis.script import Topology
 
 FEWEST, STAYING = 5, 3
 
 
-def shape(placement: Members) -> topology.Graph:
+def shape(placement: Members) -> Topology:
     """Return the ring: leader, a neighbour, the absent brokers, the other neighbour."""
     leader, neighbour, other = placement.staying
-    return topology.circle([leader, neighbour, *placement.absent, other])
+    return topology.groups(*pairwise((leader, neighbour, *placement.absent, other, leader)))
 
 
 def why_unfit(placement: Placement) -> str | None:

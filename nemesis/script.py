@@ -1,18 +1,16 @@
 """Scripts: how a run uses faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from harness.cluster.cluster import Cluster
 from harness.kafka_api import TopicPartition
 from harness.schedules.placement import Placement
 from nemesis.fault import BrokerState, Fault, FaultContext
 
-if TYPE_CHECKING:
-    from nemesis import topology
+Topology: TypeAlias = set[tuple[int, int]]
+"""Links between brokers: (u, v) says that messages of u reach v."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Script:
     joins: bool = False
     hands_over: bool = False
     quorum: int = 1
-    shape: Callable[[Placement], topology.Graph] | None = None
+    shape: Callable[[Placement], Topology] | None = None
     why_unfit: Callable[[Placement], str | None] = lambda _: None
     soak_excluded: str = ""
 

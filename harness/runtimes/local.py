@@ -17,7 +17,6 @@ from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
 from harness.host.network import NamespaceNetwork
 from harness.kafka_api.address import Address
-from harness.kafka_api.security import PLAINTEXT
 from harness.protect.gate.build import Agent, build_agent
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
@@ -296,19 +295,17 @@ class LocalRuntime:
         if self.own is not None:
             self.own.configure(broker)
             return
-        at, security = self._addresses[broker], self.spec.security
-        clients = kafka.Listener(kafka.CLIENT, at, at, security.protocol if security else PLAINTEXT)
-        inner = [kafka.Listener(kafka.REPLICA, self._inner[broker], self._inner[broker])] if security else []
+        inner = [kafka.Listener(kafka.REPLICA, self._inner[broker])] if self.spec.security else []
         properties = kafka.server_properties(
             node_id=broker,
-            listeners=[clients, *inner],
-            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self.controllers.items()},
+            listeners=[kafka.Listener(kafka.CLIENT, self._addresses[broker]), *inner],
+            controllers={node: kafka.Listener(kafka.CONTROLLER, at) for node, at in self.controllers.items()},
             log_dir=str(self._log_dir(broker)),
             settings=self.spec.settings,
-            security=security,
+            security=self.spec.security,
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
-        self._properties_path(broker).write_text(kafka.format_properties(properties))
+        self._properties_path(broker).write_text(properties)
 
     def _home(self, broker: int) -> Path:
         return self.spec.work_dir / f"broker-{broker}"

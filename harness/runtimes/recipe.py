@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from harness.broker_files.segments.redpanda import is_segment
 from harness.errors import UsageError
 from harness.kafka_api.address import Address
-from harness.kafka_api.security import PLAINTEXT
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
 from harness.targets import KAFKA, REDPANDA, Target, kafka
 
@@ -73,24 +72,21 @@ def _kafka() -> Recipe:
 
 
 def _server_properties(spec: ClusterSpec, broker: int, advertised: Address) -> str:
-    security = spec.security
-    if security is not None and security.scram_user:
+    if spec.security is not None and spec.security.scram_user:
         raise UsageError("images format storage without SCRAM users: use PLAIN")
 
     def inner(name: str, node: int, port: int) -> kafka.Listener:
-        return kafka.Listener(name, Address(ANYWHERE, port), Address(service(node), port))
+        return kafka.Listener(name, Address(service(node), port), Address(ANYWHERE, port))
 
-    protocol = security.protocol if security else PLAINTEXT
-    clients = kafka.Listener(kafka.CLIENT, Address(ANYWHERE, CLIENT_PORT), advertised, protocol)
-    properties = kafka.server_properties(
+    clients = kafka.Listener(kafka.CLIENT, advertised, Address(ANYWHERE, CLIENT_PORT))
+    return kafka.server_properties(
         node_id=broker,
         listeners=[clients, inner(kafka.REPLICA, broker, REPLICA_PORT)],
         controllers={node: inner(kafka.CONTROLLER, node, CONTROLLER_PORT) for node in spec.controllers},
         log_dir=KAFKA_DATA,
         settings=spec.settings,
-        security=security,
+        security=spec.security,
     )
-    return kafka.format_properties(properties)
 
 
 def _redpanda() -> Recipe:

@@ -242,16 +242,15 @@ class SshRuntime:
                 connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
 
     def _configure(self, broker: int) -> None:
-        at = self._addresses[broker]
         properties = kafka.server_properties(
             node_id=broker,
-            listeners=[kafka.Listener(kafka.CLIENT, at, at)],
-            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
+            listeners=[kafka.Listener(kafka.CLIENT, self._addresses[broker])],
+            controllers={node: kafka.Listener(kafka.CONTROLLER, at) for node, at in self._controllers.items()},
             log_dir=f"{self._home(broker)}/data",
             settings=self.spec.settings,
         )
         with self._connections[broker].files.open(f"{self._home(broker)}/server.properties", "w") as file:
-            file.write(kafka.format_properties(properties))
+            file.write(properties)
 
     def _command(self, broker: int, main_class: str, *arguments: str) -> str:
         marker = node_marker(self.spec.run_id)

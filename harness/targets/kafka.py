@@ -59,12 +59,11 @@ SET_BY_HARNESS = frozenset(
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener of a node: the address that it binds, and the address for others."""
+    """A listener of a node: its address for others, and the address that it binds if that differs."""
 
     name: str
-    bound: Address
     advertised: Address
-    protocol: str = "PLAINTEXT"
+    bound: Address | None = None
 
 
 def random_cluster_id() -> str:
@@ -83,32 +82,28 @@ def server_properties(
     log_dir: str,
     settings: Mapping[str, str],
     security: Security | None = None,
-) -> dict[str, str]:
+) -> str:
     """Return one KRaft node's properties: a broker, which is also a controller if it is one of the ``controllers``.
 
     Brokers reach each other by the last of the ``listeners``. ``settings`` take precedence, except over
     `SET_BY_HARNESS`. ``security``: the logins of clients.
     """
     controller = [controllers[node_id]] if node_id in controllers else []
-    everything = [*listeners, *controllers.values()]
-    return {
+    protocols = {listener.name: "PLAINTEXT" for listener in (*listeners, *controllers.values())}
+    if security:
+        protocols[CLIENT] = security.protocol
+    properties = {
         **SMALL_CLUSTER,
         **settings,
         **(security.for_brokers(CLIENT) if security else {}),
         "process.roles": "broker,controller" if controller else "broker",
         "node.id": str(node_id),
-        "listeners": ",".join(f"{listener.name}://{listener.bound}" for listener in (*listeners, *controller)),
-        "advertised.listeners": ",".join(f"{listener.name}://{listener.advertised}" for listener in listeners),
-        "listener.security.protocol.map": ",".join(
-            dict.fromkeys(f"{listener.name}:{listener.protocol}" for listener in everything)
-        ),
+        "listeners": ",".join(f"{at.name}://{at.bound or at.advertised}" for at in (*listeners, *controller)),
+        "advertised.listeners": ",".join(f"{at.name}://{at.advertised}" for at in listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": listeners[-1].name,
         "controller.listener.names": CONTROLLER,
         "controller.quorum.voters": ",".join(f"{node}@{at.advertised}" for node, at in sorted(controllers.items())),
         "log.dirs": log_dir,
     }
-
-
-def format_properties(properties: Mapping[str, str]) -> str:
-    """Return a ``.properties`` file's text."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -13,7 +13,7 @@ def drawn(nemesis: str, **shape: int) -> tuple[ET.Element, int]:
     """Return the picture of a nemesis, and how many links it leaves."""
     test = plan_run(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
     assert test.nemesis.shape is not None
-    links = set(test.nemesis.shape(test.placement).edges)
+    links = test.nemesis.shape(test.placement)
     return ET.fromstring(topology(links, test.placement.brokers, test.placement.absent)), len(links)  # noqa: S314
 
 
