@@ -10,8 +10,7 @@ from harness.clients.recorded import RecordingProducer
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
 from harness.schedules.catalog import SUPERSEDED_KEY
-from harness.schedules.operations.clients import COMMIT, Begin, End, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import COMMIT, Begin, End, Operation, Write
 from harness.schedules.scenario import Critical, Phase, Scenario, client_name, scenario_and_process
 
 if TYPE_CHECKING:

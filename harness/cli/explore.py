@@ -11,7 +11,7 @@ from harness.cli.options import common
 from harness.cli.options.parameters import DIRECTORY, Count, Text
 from harness.console import JSON, STYLES, print_progress
 from harness.judge.verdict import EXIT_CODES
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 from harness.targets import SIMULATED
 from harness.terminal import Table, stdout, styled
 

@@ -15,7 +15,7 @@ from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
-from harness.schedules.operations.faults import NEMESIS
+from harness.schedules.operations import NEMESIS
 
 LEAVE, COME_BACK = "leave", "come back"
 Outages: TypeAlias = "Mapping[int | None, Sequence[tuple[int, int]]]"

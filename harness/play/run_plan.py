@@ -30,10 +30,7 @@ from harness.run_folder.store import RunFolder
 from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import Need, RuntimeRequest
 from harness.schedules.catalog import CONTROL, SERVED_SCENARIOS, scenarios_for
-from harness.schedules.operations.clients import End
-from harness.schedules.operations.faults import Expose, Heal, Inject
-from harness.schedules.operations.operation import of_process
-from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.operations import End, Expose, Heal, Inject, TakeSnapshot, UntilInSync, UntilRemoved, of_process
 from harness.schedules.placement import Placement, place
 from harness.schedules.replay import scenarios_of
 from harness.schedules.scenario import Kind, Scenario, client_name

@@ -28,10 +28,20 @@ from harness.run_folder import store
 from harness.run_folder.history import History, read_lines
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import Clocks, ability
-from harness.schedules.operations.clients import Begin, End, Write
-from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject
-from harness.schedules.operations.operation import Operation, of_process
-from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.operations import (
+    NEMESIS,
+    Begin,
+    End,
+    Expose,
+    Heal,
+    Inject,
+    Operation,
+    TakeSnapshot,
+    UntilInSync,
+    UntilRemoved,
+    Write,
+    of_process,
+)
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
 from harness.schedules.timers import MOST_STEPS, STEP_S

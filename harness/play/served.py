@@ -12,7 +12,7 @@ from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
-from harness.schedules.operations.operation import Operation, of_process
+from harness.schedules.operations import Operation, of_process
 from harness.schedules.scenario import Phase, scenario_and_process
 from workloads.filler import Filler
 from workloads.payload import Payload

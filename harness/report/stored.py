@@ -20,8 +20,7 @@ from harness.report.pictures.story import ReplicaTimeline
 from harness.run_folder import store
 from harness.run_folder.fault_times import fault_times
 from harness.run_folder.history import read_lines
-from harness.schedules.operations.administrators import ADMIN
-from harness.schedules.operations.faults import NEMESIS
+from harness.schedules.operations import ADMIN, NEMESIS
 from harness.targets import title_of
 
 Stored = TypeVar("Stored")

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
-from harness.schedules.operations.clients import ABORT, COMMIT, Begin, End, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import ABORT, COMMIT, Begin, End, Operation, Write
 from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
 from harness.suggest import nearest
 

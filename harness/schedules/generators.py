@@ -15,9 +15,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
-from harness.schedules.operations.clients import Die, End, SendOffset, Write
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Die, End, Heal, Inject, Operation, SendOffset, Write
 from harness.schedules.schedule import Step, in_order
 
 MOST_BEHIND_S: Final = 1.0

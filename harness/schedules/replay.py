@@ -11,11 +11,21 @@ from typing import Final
 
 from harness.errors import UsageError
 from harness.schedules.catalog import CONTROL, PLUGINS, Anomaly, scenarios_by_name
-from harness.schedules.operations.clients import Begin, End, Write
-from harness.schedules.operations.environment import CleanerPass, TimePasses
-from harness.schedules.operations.faults import OUTAGES, Heal, Inject
-from harness.schedules.operations.operation import Operation, of_process
-from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.operations import (
+    OUTAGES,
+    Begin,
+    CleanerPass,
+    End,
+    Heal,
+    Inject,
+    Operation,
+    TakeSnapshot,
+    TimePasses,
+    UntilInSync,
+    UntilRemoved,
+    Write,
+    of_process,
+)
 from harness.schedules.scenario import Scenario, scenario_and_process
 from harness.schedules.schedule import NO_PLAN, Schedule, SchedulePlayer, unsupported
 

@@ -8,8 +8,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Final
 
-from harness.schedules.operations.clients import Begin, End, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Begin, End, Operation, Write
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 """The topic in which group coordinators keep groups and their offsets; compacted on every cluster."""

@@ -9,14 +9,13 @@ before it starts.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from harness.errors import UsageError
 from harness.kafka_api import TopicPartition
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation, decode, encode
+from harness.schedules.operations import CLASSES, Heal, Inject, Operation, name_of
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,7 @@ def _partitions(content: Any) -> tuple[TopicPartition, ...]:
 
 
 SCHEMA: Final = 1
+DO: Final = "do"
 AT_S: Final = "at_s"
 NO_PLAN: Final = RoundPlan()
 
@@ -227,3 +227,36 @@ def step_of(content: Any, source: str) -> Step:
         raise UsageError(f"{source}: {AT_S} is not a time: {at_s!r}")
     rest = {name: value for name, value in content.items() if name != AT_S} if isinstance(content, dict) else content
     return Step(float(at_s), decode(rest, source))
+
+
+def encode(operation: Operation) -> dict[str, Any]:
+    """Return an operation as a JSON object."""
+    values = {field.name: (getattr(operation, field.name), field.default) for field in fields(operation)}  # type: ignore[arg-type]
+    return {
+        DO: name_of(type(operation)),
+        **{name: value for name, (value, default) in values.items() if value != default},
+    }
+
+
+def decode(content: Any, source: str) -> Operation:
+    """Return the operation of a JSON object. Raises `UsageError` for anything else, with its ``source``."""
+    cls = CLASSES.get(str(content.get(DO))) if isinstance(content, dict) else None
+    if cls is None:
+        raise UsageError(f"{source}: {content!r} is not an operation; give one of {', '.join(sorted(CLASSES))}")
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items() if name != DO}
+    types = get_type_hints(cls)
+    missing = {field.name for field in fields(cls) if field.default is MISSING} - values.keys()
+    wrong = {name for name, value in values.items() if not _has_type(value, types.get(name))}
+    if missing | wrong:
+        names = ", ".join(sorted(missing | wrong))
+        raise UsageError(f"{source}: {content[DO]}: missing, unknown or of a wrong type: {names}")
+    operation: Operation = cls(**values)
+    return operation
+
+
+def _has_type(value: Any, expected: Any) -> bool:
+    """Return whether a value has exactly the type of its field: a plain type, or a tuple of plain items."""
+    of_items = getattr(expected, "__args__", ())
+    if of_items:
+        return isinstance(value, tuple) and all(type(item) is of_items[0] for item in value)
+    return type(value) is expected

@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from harness.schedules.operations.administrators import DeleteRecords
-from harness.schedules.operations.clients import CommitOffset, Die, End, SendOffset, Write
-from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations import CommitOffset, DeleteRecords, Die, End, Heal, Inject, SendOffset, Write
 from harness.schedules.schedule import Step
 
 T = TypeVar("T")

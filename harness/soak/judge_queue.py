@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.json_codec import to_json
 from harness.judge.verdict import CLEAN, RoundLine, RoundVerdict
 from harness.run_folder.store import BROKERS, FETCHED, RunFolder
-from harness.schedules.operations.faults import Inject
+from harness.schedules.operations import Inject
 from harness.soak.play.internal import INTERNAL
 from harness.spark.workspace_session import has_ended, release
 

@@ -18,9 +18,7 @@ from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import RuntimeRequest
-from harness.schedules.operations.administrators import ElectLeader
-from harness.schedules.operations.environment import CleanerPass
-from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations import CleanerPass, ElectLeader, Heal, Inject
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
 

@@ -5,30 +5,35 @@ from typing import Final
 
 from harness.models.world.steps import begin, take
 from harness.models.world.world import Rules, World
-from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
-from harness.schedules.operations.clients import (
+from harness.schedules.operations import (
+    BEGINNINGS,
+    ENDINGS,
+    AddReplica,
+    AssignAgain,
+    CleanerPass,
+    CopyBatch,
     DeleteGroup,
+    ElectLeader,
     End,
     EndElsewhere,
+    Heal,
+    Inject,
     JoinGroup,
+    JoinIsr,
     LeaveGroup,
+    LeaveIsr,
+    LosePower,
+    MessageArrives,
+    Operation,
+    ProducersExpire,
+    Rest,
     Restart,
+    SendReport,
+    TimePasses,
+    Unassign,
     Write,
     WriteBatch,
 )
-from harness.schedules.operations.environment import (
-    CleanerPass,
-    CopyBatch,
-    JoinIsr,
-    LeaveIsr,
-    MessageArrives,
-    ProducersExpire,
-    Rest,
-    SendReport,
-    TimePasses,
-)
-from harness.schedules.operations.faults import BEGINNINGS, ENDINGS, Heal, Inject, LosePower
-from harness.schedules.operations.operation import Operation
 
 BROKERS: Final = range(1, 6)
 

@@ -8,9 +8,7 @@ from fakes.progress import FakeProgress
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
 from harness.schedules.generators import Fixed, Generator
-from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Write
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Step
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of

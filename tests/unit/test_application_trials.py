@@ -19,7 +19,7 @@ from harness.play.applications import Installed, Trial, last_values, raise_if_un
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.schedules.catalog import ALL, Anomaly, scenarios_for
-from harness.schedules.operations.clients import Write
+from harness.schedules.operations import Write
 from harness.schedules.scenario import CONSUMER_OFFSETS, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES

@@ -51,11 +51,20 @@ from harness.model_checking.explore.walk import OF_GROUPS
 from harness.models.cluster.files import write_replica
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import ABSENT, Rules
-from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import End, EndElsewhere, Write, WriteBatch
-from harness.schedules.operations.environment import CleanerPass, Rest
-from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    OUTAGE,
+    CleanerPass,
+    DeleteRecords,
+    ElectLeader,
+    End,
+    EndElsewhere,
+    Heal,
+    Inject,
+    Operation,
+    Rest,
+    Write,
+    WriteBatch,
+)
 from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
 
 OLD, NEW = (Rules(version=rules_of(version)) for version in ("3.9.2", "4.4.0"))

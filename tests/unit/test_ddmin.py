@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 from soaked import KILL, PAUSE, RESUME, START
 
-from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import ABORT, COMMIT, Die, End, Operation, Write
 from harness.schedules.schedule import Step
 from harness.schedules.shrink import ddmin, reduced
 

@@ -20,8 +20,7 @@ from harness.models.walk.exhaustive import Explored, Numbered, explore
 from harness.models.walk.state_space import ADD, Bound
 from harness.models.world import coordination
 from harness.models.world.groups import NEW, OLD
-from harness.schedules.operations.clients import Die
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Die, Operation
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 BOUND_S = 30

@@ -21,9 +21,7 @@ from harness.schedules.generators import (
     Together,
     Until,
 )
-from harness.schedules.operations.clients import Die, Write
-from harness.schedules.operations.faults import Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Die, Inject, Operation, Write
 from harness.schedules.schedule import Step
 
 

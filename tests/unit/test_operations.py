@@ -6,48 +6,52 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.schedules.operations.administrators import (
+from harness.schedules.operations import (
     ADMIN,
+    CLASSES,
+    ENVIRONMENT,
+    NEMESIS,
+    PLAYER,
     AddReplica,
     AlterTopic,
     AssignAgain,
-    DeleteRecords,
-    ElectLeader,
-    RecreateTopic,
-    Unassign,
-)
-from harness.schedules.operations.clients import (
     Begin,
+    BoundsArrive,
+    CleanerPass,
     CommitOffset,
+    CopyBatch,
     DeleteGroup,
+    DeleteRecords,
     Die,
+    ElectLeader,
     End,
     EndElsewhere,
+    Expose,
+    Heal,
+    Inject,
     JoinGroup,
+    JoinIsr,
     LeaveGroup,
+    LeaveIsr,
+    LosePower,
+    MessageArrives,
+    Operation,
+    ProducersExpire,
+    RecreateTopic,
+    Rest,
     Restart,
     SendOffset,
+    SendReport,
+    TakeSnapshot,
+    TimePasses,
+    Unassign,
+    UntilInSync,
+    UntilRemoved,
     VisitGroup,
     Write,
     WriteBatch,
 )
-from harness.schedules.operations.environment import (
-    ENVIRONMENT,
-    BoundsArrive,
-    CleanerPass,
-    CopyBatch,
-    JoinIsr,
-    LeaveIsr,
-    MessageArrives,
-    ProducersExpire,
-    Rest,
-    SendReport,
-    TimePasses,
-)
-from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject, LosePower
-from harness.schedules.operations.operation import CLASSES, Operation, decode, encode
-from harness.schedules.operations.waits import PLAYER, TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.schedule import Step, step_of
+from harness.schedules.schedule import Step, decode, encode, step_of
 
 EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
     "p puts k in t-0": (Write("p", "k", topic="t"), {"do": "write", "process": "p", "key": "k", "topic": "t"}),

@@ -12,7 +12,7 @@ from fakes.observer import FakeObserver
 from harness.errors import HarnessError
 from harness.run_folder.history import HEADER_TXN, History
 from harness.schedules.catalog import CONTROL, SCENARIOS, Anomaly, abort, commit, delete, put
-from harness.schedules.operations.clients import Write
+from harness.schedules.operations import Write
 from harness.schedules.scenario import Critical, Phase, Scenario
 from workloads.payload import Payload
 

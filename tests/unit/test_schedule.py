@@ -8,7 +8,7 @@ from described import described
 
 from harness.errors import UsageError
 from harness.schedules.catalog import scenarios_by_name
-from harness.schedules.operations.clients import Begin
+from harness.schedules.operations import Begin
 from harness.schedules.replay import scenario_of
 from harness.schedules.scenario import Critical, Scenario
 from harness.schedules.schedule import Schedule, in_order, read_schedule, write_schedule

@@ -17,8 +17,7 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.history import History
-from harness.schedules.operations.administrators import RecreateTopic
-from harness.schedules.operations.faults import Inject
+from harness.schedules.operations import Inject, RecreateTopic
 from harness.schedules.schedule import RoundPlan, RoundTopic
 from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators

@@ -17,8 +17,7 @@ from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History, read_lines
-from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
 from harness.schedules.schedule import RoundClient
 from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.schedules.generators import Context
-from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations import Heal, Inject
 from harness.schedules.schedule import Step
 from harness.soak.draw.plan import available
 from harness.soak.draw.workload import MOST_AT_ONCE, choose_fault, why_not

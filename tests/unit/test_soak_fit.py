@@ -9,11 +9,7 @@ from soaked import KILL, SMALL, START, TOPIC, P, put
 
 from harness.errors import UsageError
 from harness.model_checking.explore.walk import OF_GROUPS
-from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
-from harness.schedules.operations.clients import CommitOffset
-from harness.schedules.operations.environment import Rest
-from harness.schedules.operations.faults import Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Rest
 from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 from harness.soak.draw.plan import APART_S, FEATURES, ROOM_S, SETTINGS, Shape, as_round, fitted
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup

@@ -14,7 +14,7 @@ from harness.json_codec import to_json
 from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CHECKERS, CLEAN, CLIENTS, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 from harness.schedules.schedule import Schedule
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.reopened_transaction import reopened

@@ -9,9 +9,17 @@ from test_generators import drawn
 
 from harness.errors import UsageError
 from harness.schedules.generators import Context, Situation
-from harness.schedules.operations.administrators import DeleteRecords, RecreateTopic
-from harness.schedules.operations.clients import CommitOffset, DeleteGroup, End, SendOffset, Write
-from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations import (
+    CommitOffset,
+    DeleteGroup,
+    DeleteRecords,
+    End,
+    Heal,
+    Inject,
+    RecreateTopic,
+    SendOffset,
+    Write,
+)
 from harness.schedules.schedule import RoundPlan, Step, plan_of
 from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, available, draw_plan
 from harness.soak.draw.workload import generator_of

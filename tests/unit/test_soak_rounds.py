@@ -30,9 +30,7 @@ from harness.errors import HarnessError, UsageError
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.schedules.generators import Fixed
-from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
-from harness.schedules.operations.faults import Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import AlterTopic, DeleteRecords, Inject, Operation, RecreateTopic
 from harness.schedules.schedule import Step
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.evidence.client_log import ABORTED, client_log_of

@@ -9,9 +9,7 @@ from fakes.progress import FakeProgress
 from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 
 from harness.errors import HarnessError
-from harness.schedules.operations.administrators import DeleteRecords
-from harness.schedules.operations.faults import Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import DeleteRecords, Inject, Operation
 from harness.schedules.replay import scenario_of, why_not_replayable
 from harness.schedules.scenario import Critical
 from harness.schedules.schedule import RoundTopic, Schedule, Step, in_order

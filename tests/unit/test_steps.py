@@ -8,12 +8,17 @@ from harness.models.log.invariants import violations
 from harness.models.world.steps import begin, take
 from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
 from harness.schedules.catalog import Anomaly
-from harness.schedules.operations.administrators import AddReplica
-from harness.schedules.operations.clients import End, Restart, Write
-from harness.schedules.operations.environment import CopyBatch
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation
-from harness.schedules.operations.waits import TakeSnapshot
+from harness.schedules.operations import (
+    AddReplica,
+    CopyBatch,
+    End,
+    Heal,
+    Inject,
+    Operation,
+    Restart,
+    TakeSnapshot,
+    Write,
+)
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 

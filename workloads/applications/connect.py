@@ -27,7 +27,7 @@ from harness.host.clock import Clock
 from harness.host.leftovers import process_marker
 from harness.host.ports import LOOPBACK, free_ports
 from harness.schedules.catalog import Anomaly, abort, commit, delete, put
-from harness.schedules.operations.clients import Write
+from harness.schedules.operations import Write
 from harness.schedules.scenario import Scenario
 from workloads.applications import Application, Life, Observation
 

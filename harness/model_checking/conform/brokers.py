@@ -45,9 +45,7 @@ from harness.model_checking.conform.picture import (
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.world import ABSENT, BROKERS, KILL, STOP, Rules
 from harness.runtimes.base import ClusterSpec, Runtime, live_brokers
-from harness.schedules.operations.environment import CleanerPass, ProducersExpire, TimePasses
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import CleanerPass, Heal, Inject, Operation, ProducersExpire, TimePasses
 from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
 from harness.schedules.schedule import Schedule
 from harness.schedules.timers import DAY_MS

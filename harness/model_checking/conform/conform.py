@@ -20,8 +20,7 @@ from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import RuntimeRequest
-from harness.schedules.operations.environment import TimePasses
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation, TimePasses
 from harness.schedules.schedule import Schedule
 from harness.targets import KAFKA, find_target
 

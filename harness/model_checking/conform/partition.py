@@ -23,10 +23,18 @@ from harness.model_checking.conform.picture import Named
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.client_steps import keys_and_values
 from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
-from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
-from harness.schedules.operations.environment import JoinIsr, Rest
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    DeleteRecords,
+    ElectLeader,
+    End,
+    EndElsewhere,
+    JoinIsr,
+    Operation,
+    Rest,
+    Restart,
+    Write,
+    WriteBatch,
+)
 from harness.schedules.placement import led_by
 from harness.schedules.schedule import Schedule
 

@@ -20,8 +20,7 @@ from harness.models.log.replica import ModelSegment, Replica
 from harness.models.world import steps
 from harness.models.world.groups import Offsets
 from harness.models.world.world import Rules
-from harness.schedules.operations.environment import CleanerPass
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import CleanerPass, Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import Schedule
 

@@ -12,11 +12,26 @@ from harness.errors import UsageError
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from harness.models.world.world import ABSENT, BROKERS, IDEMPOTENT, KILL, OUTCOMES, PAUSE, PLAIN, PRODUCERS, STOP, Rules
 from harness.schedules.generators import Context, Each, Limit, Phases, fixed, operations
-from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, Write, WriteBatch
-from harness.schedules.operations.environment import CleanerPass, JoinIsr, ProducersExpire, Rest, TimePasses
-from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    ABORT,
+    COMMIT,
+    OUTAGE,
+    CleanerPass,
+    DeleteRecords,
+    ElectLeader,
+    End,
+    EndElsewhere,
+    Heal,
+    Inject,
+    JoinIsr,
+    Operation,
+    ProducersExpire,
+    Rest,
+    Restart,
+    TimePasses,
+    Write,
+    WriteBatch,
+)
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import (
     RoundPlan,

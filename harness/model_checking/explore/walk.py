@@ -17,7 +17,7 @@ import psutil
 from harness.judge.verdict import decide, worst
 from harness.model_checking.explore.cases import AnyCase
 from harness.models.walk.exhaustive import Explored
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import NO_PLAN, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
 

@@ -7,7 +7,7 @@ wrong then.
 from collections.abc import Mapping
 from typing import Final
 
-from harness.schedules.operations import faults
+from harness.schedules import operations as faults
 
 OUTAGE, LATE, ISOLATED, LAG, POWER = faults.OUTAGE, faults.LATE_METADATA, faults.ISOLATED, faults.LAG, "power-failure"
 DISK, RESTART, UNCLEAN = faults.LOST_DISK, faults.RESTARTED, faults.UNCLEAN_ELECTION

@@ -26,10 +26,23 @@ from harness.models.log.systems import KAFKA, lowered
 from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.walk.state_space import LEAVES
 from harness.models.world.coordination import NOTHING, least
-from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
-from harness.schedules.operations.environment import BoundsArrive, CleanerPass, CopyBatch, JoinIsr, LeaveIsr, TimePasses
-from harness.schedules.operations.faults import Heal, Inject, LosePower
-from harness.schedules.operations.operation import Operation, interned
+from harness.schedules.operations import (
+    AddReplica,
+    AssignAgain,
+    BoundsArrive,
+    CleanerPass,
+    CopyBatch,
+    ElectLeader,
+    Heal,
+    Inject,
+    JoinIsr,
+    LeaveIsr,
+    LosePower,
+    Operation,
+    TimePasses,
+    Unassign,
+    interned,
+)
 
 if TYPE_CHECKING:
     Steps = Iterator[tuple[Operation, FaultState]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -22,8 +22,7 @@ from harness.models.log.systems import NOW_MS, RETENTION_MS, BrokerSystem
 from harness.models.walk.exhaustive import Numbered
 from harness.models.world.groups import DROPS_PENDING, intended
 from harness.models.world.members import SCRIPTS
-from harness.schedules.operations.clients import End, Write
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import End, Operation, Write
 
 if TYPE_CHECKING:
     from harness.models.walk.state_space import Bound

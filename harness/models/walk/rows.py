@@ -16,7 +16,7 @@ from harness.models.log.cleaner import Bounds
 from harness.models.walk.exhaustive import Explored, Numbered, explore
 from harness.models.walk.parts import ClusterSpace, Effect, Slot, WalkState
 from harness.models.world.coordination import NOTHING
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

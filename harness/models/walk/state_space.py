@@ -36,17 +36,23 @@ from harness.models.world import coordination
 from harness.models.world.coordination import Coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
-from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
-from harness.schedules.operations.environment import (
+from harness.schedules.operations import (
+    OUTAGE,
+    AddReplica,
+    AssignAgain,
     CleanerPass,
     CopyBatch,
+    ElectLeader,
+    Heal,
+    Inject,
     JoinIsr,
     MessageArrives,
+    Operation,
     SendReport,
     TimePasses,
+    Unassign,
+    interned,
 )
-from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import Operation, interned
 
 LEAVES: Final = 2
 """The broker that may go down."""

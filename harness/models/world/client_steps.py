@@ -9,7 +9,7 @@ from harness.models.log.batch import ModelBatch
 from harness.models.log.invariants import Txn, Wrote
 from harness.models.world.world import PLAIN, Client, Open, World
 from harness.run_folder.history import HEADER_TXN
-from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
+from harness.schedules.operations import End, EndElsewhere, Restart, Write, WriteBatch
 
 
 def _client(world: World, process: str) -> Client:

@@ -17,8 +17,7 @@ from typing import Final
 
 from harness.models.log.invariants import ModelTruth
 from harness.models.log.replica import Replica
-from harness.schedules.operations.clients import DeleteGroup, JoinGroup, LeaveGroup
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import DeleteGroup, JoinGroup, LeaveGroup, Operation
 
 NOT_LOADED: Final = "coordinator-not-loaded"
 """The coordinator fails to load the partition: none of its groups can fetch or commit offsets, join or continue."""

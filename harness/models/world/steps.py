@@ -35,11 +35,24 @@ from harness.models.world.world import (
     Rules,
     World,
 )
-from harness.schedules.operations import environment
-from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
-from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    OUTAGE,
+    CleanerPass,
+    DeleteRecords,
+    ElectLeader,
+    End,
+    EndElsewhere,
+    Heal,
+    Inject,
+    JoinIsr,
+    Operation,
+    ProducersExpire,
+    Rest,
+    Restart,
+    TimePasses,
+    Write,
+    WriteBatch,
+)
 from harness.schedules.schedule import SchedulePlayer
 
 
@@ -69,7 +82,7 @@ def take(world: World, operation: Operation) -> bool:
         raise UsageError(f"models do not perform this operation: {operation}")
     done = ACTIONS[type(operation)](world, operation)
     if done:
-        passes = isinstance(operation, environment.TimePasses)
+        passes = isinstance(operation, TimePasses)
         world.now_ms += DAY_MS + HOUR_MS if passes else STEP_MS
     return done
 
@@ -100,7 +113,7 @@ def _return(world: World, broker: int) -> bool:
     return True
 
 
-def _join(world: World, join: environment.JoinIsr) -> bool:
+def _join(world: World, join: JoinIsr) -> bool:
     """Give a broker without a replica one, which joins at once."""
     broker = join.broker
     if broker in world.replicas:
@@ -129,7 +142,7 @@ def _delete(world: World, delete: DeleteRecords) -> bool:
     return True
 
 
-def _clean(world: World, cleaner_pass: environment.CleanerPass) -> bool:
+def _clean(world: World, cleaner_pass: CleanerPass) -> bool:
     """Run a pass of each cleaner, and return whether any has work."""
     retention_ms = DAY_MS if cleaner_pass.keeps else world.cleaning.delete_retention_ms
     cleaning = replace(world.cleaning, delete_retention_ms=retention_ms)
@@ -140,7 +153,7 @@ def _clean(world: World, cleaner_pass: environment.CleanerPass) -> bool:
     return is_done
 
 
-def _expire(world: World, _: environment.ProducersExpire) -> bool:
+def _expire(world: World, _: ProducersExpire) -> bool:
     for broker in world.up:
         world.replicas[broker].expire(world.now_ms, 0)
     return True
@@ -156,11 +169,11 @@ ACTIONS: Final[Mapping[type, Callable[[World, Any], bool]]] = {
     ElectLeader: _lead,
     Inject: _inject,
     Heal: lambda world, heal: _return(world, heal.broker),
-    environment.CleanerPass: _clean,
-    environment.JoinIsr: _join,
-    environment.ProducersExpire: _expire,
-    environment.TimePasses: lambda *_: True,
-    environment.Rest: lambda *_: True,
+    CleanerPass: _clean,
+    JoinIsr: _join,
+    ProducersExpire: _expire,
+    TimePasses: lambda *_: True,
+    Rest: lambda *_: True,
 }
 """The function of each operation that models perform."""
 MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({OUTAGE, KILL, STOP, PAUSE}))

@@ -8,11 +8,26 @@ from typing import Final
 from harness.errors import UsageError
 from harness.models.world.world import IDEMPOTENT as MODEL_IDEMPOTENT
 from harness.models.world.world import PRODUCERS
-from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
-from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
-from harness.schedules.operations.environment import CleanerPass, ProducersExpire, Rest, TimePasses
-from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    OUTAGE,
+    AlterTopic,
+    CleanerPass,
+    CommitOffset,
+    DeleteGroup,
+    DeleteRecords,
+    Die,
+    End,
+    Heal,
+    Inject,
+    Operation,
+    ProducersExpire,
+    RecreateTopic,
+    Rest,
+    SendOffset,
+    TimePasses,
+    VisitGroup,
+    Write,
+)
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, SchedulePlayer, Step, unsupported
 from nemesis import FAULTS, SCRIPTS
 from nemesis.fault import Fault

@@ -16,8 +16,7 @@ from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.schedules.generators import Fixed
-from harness.schedules.operations.clients import Write
-from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations import Heal, Inject, Write
 from harness.schedules.schedule import Schedule, Step
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose

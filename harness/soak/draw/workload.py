@@ -6,20 +6,23 @@ from random import Random
 from typing import Final
 
 from harness.schedules.generators import Context, Each, Generator, Mix, Phases, Stagger, Together, Until
-from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
-from harness.schedules.operations.clients import (
+from harness.schedules.operations import (
     ABORT,
     COMMIT,
+    AlterTopic,
     CommitOffset,
     DeleteGroup,
+    DeleteRecords,
     Die,
     End,
+    Heal,
+    Inject,
+    Operation,
+    RecreateTopic,
     SendOffset,
     VisitGroup,
     Write,
 )
-from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import RoundClient, RoundPlan
 from harness.soak.draw.plan import (
     ALTERATION,

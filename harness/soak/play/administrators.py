@@ -11,9 +11,16 @@ from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.run_folder.history import History
-from harness.schedules.operations.administrators import ADMIN, AlterTopic, DeleteRecords, RecreateTopic
-from harness.schedules.operations.faults import NEMESIS, Heal, Inject
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import (
+    ADMIN,
+    NEMESIS,
+    AlterTopic,
+    DeleteRecords,
+    Heal,
+    Inject,
+    Operation,
+    RecreateTopic,
+)
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundPlan
 from harness.soak.draw.workload import HOLD_S

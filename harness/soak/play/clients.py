@@ -14,18 +14,18 @@ from harness.clients.recorded import OperationFailedError, RecordingProducer, re
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
-from harness.schedules.operations.clients import (
+from harness.schedules.operations import (
     ABORT,
     COMMIT,
     CommitOffset,
     DeleteGroup,
     Die,
     End,
+    Operation,
     SendOffset,
     VisitGroup,
     Write,
 )
-from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundClient
 

@@ -17,7 +17,7 @@ from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
-from harness.schedules.operations.clients import CommitOffset, SendOffset
+from harness.schedules.operations import CommitOffset, SendOffset
 from harness.schedules.schedule import Step
 from harness.schedules.timers import FAST, FREEZE
 from harness.soak.draw.plan import GROUP_OFFSETS

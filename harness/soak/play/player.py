@@ -14,7 +14,7 @@ from typing import Final
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.schedules.generators import Context, Generator, Nothing, Situation
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 from harness.schedules.schedule import Step
 
 PERIOD_S: Final = 0.02

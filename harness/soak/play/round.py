@@ -17,8 +17,7 @@ from harness.host.clock import Stages
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS, RunFolder
 from harness.schedules.generators import Generator, Situation
-from harness.schedules.operations.administrators import ADMIN
-from harness.schedules.operations.faults import NEMESIS
+from harness.schedules.operations import ADMIN, NEMESIS
 from harness.schedules.schedule import (
     RoundClient,
     RoundPlan,

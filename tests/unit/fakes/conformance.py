@@ -12,7 +12,7 @@ from harness.model_checking.conform.conform import ReplicaKey
 from harness.model_checking.conform.picture import ReplicaPicture, Simulated
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import Rules
-from harness.schedules.operations.operation import Operation
+from harness.schedules.operations import Operation
 from harness.schedules.schedule import Schedule
 
 OLD = Rules(version=rules_of("3.9.2"))
