@@ -1,22 +1,22 @@
 """Generators of random schedules, composed as in Jepsen (``jepsen.generator.pure``): pure functions of a context.
 
 A player asks a generator for the next operation with a `Context`: the seed, the time, the busy processes, and the
-operations so far. The generator answers with a step or with `Nothing`, and with the generator for the next question.
-Generators have no other memory, and `Context.random` is their only randomness: the same contexts give the same steps.
-Rounds of a soak are drawn while brokers play them, schedules of ``conform`` while a model does.
+operations so far. The generator answers with a step, or None where there is none now, and with the generator for the
+next question, or None where there is no further step. Generators have no other memory, and `Context.random` is their
+only randomness: the same contexts give the same steps. Rounds of a soak are drawn while brokers play them, schedules of
+``conform`` while a model does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 from harness.schedules.operations import Die, End, Heal, Inject, Operation, SendOffset, Write
-from harness.schedules.schedule import Step, in_order
+from harness.schedules.schedule import Step
 
 MOST_BEHIND_S: Final = 1.0
 """Operations that are later than this are left out, rather than begun all at once."""
@@ -60,16 +60,6 @@ class Situation:
         return self.open[process].records if process in self.open else 0
 
 
-class Nothing(Enum):
-    """The answer of a generator without a step: none now, or none ever again."""
-
-    PENDING = "pending"
-    DONE = "done"
-
-
-Answer: TypeAlias = Step | Nothing
-
-
 @dataclass(frozen=True)
 class Context:
     """The input of a generator. ``busy``: processes that take no operation now; ``drawn``: the number of operations.
@@ -93,166 +83,129 @@ class Context:
 class Generator(Protocol):
     """Anything that draws operations."""
 
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
+    def __call__(self, context: Context, /) -> Drawn:
         """Return the next step, and the generator for the time after that step."""
+
+
+Drawn: TypeAlias = "tuple[Step | None, Generator | None]"
 
 
 def operations(generator: Generator, context: Context) -> Iterator[Operation]:
     """Yield the operations of a generator; the caller plays each on the context's model before the next is drawn."""
-    while True:
-        answer, generator = generator.draw(context)
-        if not isinstance(answer, Step):
+    rest: Generator | None = generator
+    while rest is not None:
+        step, rest = rest(context)
+        if step is None:
             return
-        yield answer.operation
+        yield step.operation
 
 
-@dataclass(frozen=True)
-class Each:
-    """The results of a function, without an end; pending if the function returns None or its process is busy."""
+def each(choose: Callable[[Context], Operation | None]) -> Generator:
+    """Draw the results of a function, without an end; none now if it returns None or the process is busy."""
 
-    choose: Callable[[Context], Operation | None]
-
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Call the function."""
-        operation = self.choose(context)
+    def draw(context: Context) -> Drawn:
+        operation = choose(context)
         if operation is None or operation.process in context.busy:
-            return Nothing.PENDING, self
-        return Step(context.now_s, operation), self
+            return None, draw
+        return Step(context.now_s, operation), draw
+
+    return draw
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """The steps of a schedule, in this order."""
+def fixed(*steps: Step) -> Generator:
+    """Draw the steps of a schedule in this order, each once its process is not busy."""
 
-    steps: tuple[Step, ...]
+    def draw(context: Context) -> Drawn:
+        if steps and steps[0].operation.process in context.busy:
+            return None, draw
+        return (steps[0], fixed(*steps[1:])) if steps else (None, None)
 
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Return the next step if its process is idle."""
-        if not self.steps:
-            return Nothing.DONE, self
-        step, *rest = self.steps
-        if step.operation.process in context.busy:
-            return Nothing.PENDING, self
-        return step, Fixed(tuple(rest))
+    return draw
 
 
-def fixed(*steps: Operation) -> Fixed:
-    """Return a generator of these operations, each as soon as possible."""
-    return Fixed(in_order(*steps))
+def mix(*choices: tuple[float, Generator]) -> Generator:
+    """Choose at random among generators, by weight; generators without a step now are skipped."""
 
-
-@dataclass(frozen=True)
-class Mix:
-    """Random choices among several generators, by weight; generators without a step now are skipped."""
-
-    choices: tuple[tuple[float, Generator], ...]
-
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Ask one generator after another in random order; drop those that are done."""
-        random, choices = context.random("mix"), list(self.choices)
-        untried, done = list(range(len(choices))), set[int]()
-        answer: Answer = Nothing.PENDING
-        while untried and not isinstance(answer, Step):
+    def draw(context: Context) -> Drawn:
+        random, rest, untried = context.random("mix"), dict(enumerate(choices)), list(range(len(choices)))
+        step: Step | None = None
+        while untried and step is None:
             (at,) = random.choices(untried, [choices[number][0] for number in untried])
             untried.remove(at)
             weight, generator = choices[at]
-            answer, after = generator.draw(context)
-            if isinstance(answer, Step):
-                choices[at] = weight, after
-            elif answer is Nothing.DONE:
-                done.add(at)
-        rest = tuple(choice for number, choice in enumerate(choices) if number not in done)
-        if not isinstance(answer, Step):
-            answer = Nothing.PENDING if rest else Nothing.DONE
-        return answer, Mix(rest)
+            step, after = generator(context)
+            if after is None:
+                del rest[at]
+            elif step is not None:
+                rest[at] = weight, after
+        return step, mix(*rest.values()) if rest else None
+
+    return draw
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The first ``count`` operations of another generator."""
+def limit(count: int, inner: Generator) -> Generator:
+    """Draw the first ``count`` operations of another generator."""
 
-    count: int
-    inner: Generator
+    def draw(context: Context) -> Drawn:
+        step, after = inner(context) if count > 0 else (None, None)
+        return step, after and limit(count - (step is not None), after)
 
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Count down with each step."""
-        if self.count <= 0:
-            return Nothing.DONE, self
-        answer, after = self.inner.draw(context)
-        return answer, Limit(self.count - isinstance(answer, Step), after)
+    return draw
 
 
-@dataclass(frozen=True)
-class Until:
-    """The operations of another generator that begin before a time, in seconds since the round began."""
+def until(end_s: float, inner: Generator) -> Generator:
+    """Draw the operations of another generator that begin before a time, in seconds since the round began."""
 
-    end_s: float
-    inner: Generator
+    def draw(context: Context) -> Drawn:
+        step, after = inner(context) if context.now_s < end_s else (None, None)
+        if step is not None and step.at_s >= end_s:
+            return None, None
+        return step, after and until(end_s, after)
 
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """End with the first step that would begin later."""
-        if context.now_s >= self.end_s:
-            return Nothing.DONE, self
-        answer, after = self.inner.draw(context)
-        if isinstance(answer, Step) and answer.at_s >= self.end_s:
-            return Nothing.DONE, self
-        return answer, Until(self.end_s, after)
+    return draw
 
 
-@dataclass(frozen=True)
-class Stagger:
-    """The operations of another generator at random times: each ``period_s`` on average, at most twice that apart."""
+def stagger(period_s: float, inner: Generator, next_s: float = 0.0) -> Generator:
+    """Delay the operations of another generator to random times: each ``period_s`` on average, at most twice that."""
 
-    period_s: float
-    inner: Generator
-    next_s: float = 0.0
-
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Delay the step until the time that was drawn with the previous step."""
-        answer, after = self.inner.draw(context)
-        if not isinstance(answer, Step):
-            return answer, replace(self, inner=after)
-        at_s = max(answer.at_s, self.next_s)
+    def draw(context: Context) -> Drawn:
+        step, after = inner(context)
+        if step is None:
+            return None, after and stagger(period_s, after, next_s)
+        at_s = max(step.at_s, next_s)
         # Counted from the time when it was due, so that a late operation does not slow the others down.
-        due_s = self.next_s + context.random("stagger").uniform(0, 2) * self.period_s
-        return replace(answer, at_s=at_s), Stagger(self.period_s, after, max(due_s, at_s - MOST_BEHIND_S))
+        due_s = next_s + context.random("stagger").uniform(0, 2) * period_s
+        return replace(step, at_s=at_s), after and stagger(period_s, after, max(due_s, at_s - MOST_BEHIND_S))
+
+    return draw
 
 
-@dataclass(frozen=True)
-class Together:
-    """Several generators side by side: the earliest step of any generator (Jepsen's ``any``)."""
+def together(*parts: Generator) -> Generator:
+    """Draw the earliest step of any of several generators (Jepsen's ``any``); only its generator advances."""
 
-    parts: tuple[Generator, ...]
-
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Ask all generators; only the generator of the earliest step advances."""
-        answers = [part.draw(context) for part in self.parts]
-        steps = [(answer.at_s, at) for at, (answer, _) in enumerate(answers) if isinstance(answer, Step)]
+    def draw(context: Context) -> Drawn:
+        drawn = [part(context) for part in parts]
+        steps = [(step.at_s, at) for at, (step, _) in enumerate(drawn) if step is not None]
         earliest = min(steps)[1] if steps else None
-        rest = tuple(
-            after if at == earliest or earliest is None else self.parts[at]
-            for at, (answer, after) in enumerate(answers)
-            if answer is not Nothing.DONE
-        )
-        if earliest is None:
-            return (Nothing.PENDING if rest else Nothing.DONE), Together(rest)
-        return answers[earliest][0], Together(rest)
+        nexts = [parts[at] if step and at != earliest else after for at, (step, after) in enumerate(drawn)]
+        rest = [part for part in nexts if part is not None]
+        return drawn[earliest][0] if earliest is not None else None, together(*rest) if rest else None
+
+    return draw
 
 
-@dataclass(frozen=True)
-class Phases:
-    """Generators one after another; the next begins when every process is idle."""
+def phases(*parts: Generator) -> Generator:
+    """Draw from generators one after another; the next begins when every process is idle."""
 
-    parts: tuple[Generator, ...]
+    def draw(context: Context) -> Drawn:
+        rest = parts
+        while rest:
+            step, after = rest[0](context)
+            if step is not None or after is not None:
+                return step, phases(after or fixed(), *rest[1:])
+            if context.busy and len(rest) > 1:
+                return None, phases(*rest)
+            rest = rest[1:]
+        return None, None
 
-    def draw(self, context: Context) -> tuple[Answer, Generator]:
-        """Ask the first generator that is not done."""
-        parts = self.parts
-        while parts:
-            answer, after = parts[0].draw(context)
-            if answer is not Nothing.DONE:
-                return answer, Phases((after, *parts[1:]))
-            if context.busy and len(parts) > 1:
-                return Nothing.PENDING, Phases(parts)
-            parts = parts[1:]
-        return Nothing.DONE, Phases(())
+    return draw

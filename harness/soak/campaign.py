@@ -29,7 +29,7 @@ from harness.judge.sessions import CHECKS
 from harness.judge.verdict import EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
 from harness.run_folder.store import ROUND, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
-from harness.schedules.generators import Fixed, Generator
+from harness.schedules.generators import Generator, fixed
 from harness.schedules.replay import why_not_replayable
 from harness.schedules.schedule import RoundPlan, Schedule, write_schedule
 from harness.soak.draw.plan import Shape, draw_plan, fitted
@@ -267,7 +267,7 @@ def _rounds(soak: Soak) -> Iterator[tuple[str, RoundPlan, Generator]]:
             plan = draw_plan(seed, name, soak.setup.shape)
             yield name, plan, generator_of(plan, soak.setup.shape, soak.setup.faults)
         else:
-            yield name, replace(options.schedule.plan, seed=seed), Fixed(options.schedule.steps)
+            yield name, replace(options.schedule.plan, seed=seed), fixed(*options.schedule.steps)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from fakes.progress import FakeProgress
 
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.schedules.generators import Fixed, Generator
+from harness.schedules.generators import Generator, fixed
 from harness.schedules.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Write
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Step
 from harness.soak.causes import diagnose
@@ -49,7 +49,7 @@ def play(folder: Path, generator: Generator, plan: RoundPlan = SMALL, seed: int 
 
 
 def play_steps(folder: Path, *timed: tuple[float, Operation]) -> PlayedRound:
-    return play(folder, Fixed(tuple(Step(at_s, operation) for at_s, operation in timed)))
+    return play(folder, fixed(*(Step(at_s, operation) for at_s, operation in timed)))
 
 
 def play_drawn(folder: Path, seed: int, partitions: int = 6) -> PlayedRound:

@@ -7,39 +7,41 @@ from itertools import pairwise
 import pytest
 
 from harness.schedules.generators import (
-    Answer,
     Context,
-    Each,
-    Fixed,
     Generator,
-    Limit,
-    Mix,
-    Nothing,
-    Phases,
     Situation,
-    Stagger,
-    Together,
-    Until,
+    each,
+    fixed,
+    limit,
+    mix,
+    phases,
+    stagger,
+    together,
+    until,
 )
 from harness.schedules.operations import Die, Inject, Operation, Write
 from harness.schedules.schedule import Step
 
 
-def by(process: str) -> Each:
-    return Each(lambda _: Die(process))
+def by(process: str) -> Generator:
+    return each(lambda _: Die(process))
 
 
-def drawn(generator: Generator, count: int = 10_000, context: Context | None = None) -> tuple[list[Step], Answer]:
+PENDING, DONE = "pending", "done"
+
+
+def drawn(generator: Generator, count: int = 10_000, context: Context | None = None) -> tuple[list[Step], str]:
     """Draw until there is nothing more, at the times that the steps ask for; return how it ended, too."""
-    context, steps = context or Context(seed=1), list[Step]()
-    while len(steps) < count:
-        answer, generator = generator.draw(context)
-        if not isinstance(answer, Step):
-            return steps, answer
-        steps.append(answer)
-        situation = context.situation.after(answer)
-        context = replace(context, now_s=max(context.now_s, answer.at_s), drawn=len(steps), situation=situation)
-    return steps, Nothing.PENDING
+    context, steps, rest = context or Context(seed=1), list[Step](), [generator]
+    while rest and len(steps) < count:
+        step, after = rest.pop()(context)
+        rest += [after] if after else []
+        if step is None:
+            break
+        steps.append(step)
+        situation = context.situation.after(step)
+        context = replace(context, now_s=max(context.now_s, step.at_s), drawn=len(steps), situation=situation)
+    return steps, PENDING if rest else DONE
 
 
 def processes(steps: list[Step]) -> list[str]:
@@ -47,35 +49,35 @@ def processes(steps: list[Step]) -> list[str]:
 
 
 def test_a_limit_ends_a_generator() -> None:
-    assert drawn(Limit(3, by("a"))) == ([Step(0.0, Die("a"))] * 3, Nothing.DONE)
+    assert drawn(limit(3, by("a"))) == ([Step(0.0, Die("a"))] * 3, DONE)
 
 
 def test_a_busy_process_is_waited_for() -> None:
     busy = Context(seed=1, busy=frozenset({"a"}))
-    assert drawn(by("a"), context=busy) == ([], Nothing.PENDING)
-    assert drawn(Fixed((Step(0.0, Die("a")),)), context=busy) == ([], Nothing.PENDING)
+    assert drawn(by("a"), context=busy) == ([], PENDING)
+    assert drawn(fixed(Step(0.0, Die("a"))), context=busy) == ([], PENDING)
 
 
 def test_a_schedule_is_drawn_as_it_is() -> None:
     steps = [Step(0.5, Die("a")), Step(0.2, Die("b")), Step(7.0, Die("a"))]
-    assert drawn(Fixed(tuple(steps))) == (steps, Nothing.DONE)
+    assert drawn(fixed(*steps)) == (steps, DONE)
 
 
 def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done() -> None:
-    names = processes(drawn(Mix(((3, by("a")), (1, by("b")))), count=2000)[0])
+    names = processes(drawn(mix((3, by("a")), (1, by("b"))), count=2000)[0])
     assert 1400 < names.count("a") < 1600
-    steps, end = drawn(Mix(((1, Limit(2, by("a"))), (1, Limit(3, by("b"))))))
-    assert (sorted(processes(steps)), end) == (["a", "a", "b", "b", "b"], Nothing.DONE)
+    steps, end = drawn(mix((1, limit(2, by("a"))), (1, limit(3, by("b")))))
+    assert (sorted(processes(steps)), end) == (["a", "a", "b", "b", "b"], DONE)
 
 
 def test_a_mix_passes_over_what_has_nothing_now() -> None:
-    mixed = Mix(((1000, by("a")), (1, by("b"))))
+    mixed = mix((1000, by("a")), (1, by("b")))
     assert set(processes(drawn(mixed, 50, Context(seed=1, busy=frozenset({"a"})))[0])) == {"b"}
-    assert drawn(mixed, context=Context(seed=1, busy=frozenset({"a", "b"}))) == ([], Nothing.PENDING)
+    assert drawn(mixed, context=Context(seed=1, busy=frozenset({"a", "b"}))) == ([], PENDING)
 
 
 def test_staggered_operations_come_at_a_rate() -> None:
-    times = [step.at_s for step in drawn(Until(100.0, Stagger(0.5, by("a"))))[0]]
+    times = [step.at_s for step in drawn(until(100.0, stagger(0.5, by("a"))))[0]]
     assert 180 < len(times) < 220
     assert times == sorted(times)
     gaps = [after - before for before, after in pairwise(times)]
@@ -84,11 +86,12 @@ def test_staggered_operations_come_at_a_rate() -> None:
 
 
 def test_a_late_operation_does_not_slow_the_others_down() -> None:
-    generator: Generator = Stagger(0.01, by("a"))
+    generator: Generator = stagger(0.01, by("a"))
     steps, context = 0, Context(seed=1)
     while context.now_s < 20:
-        answer, after = generator.draw(replace(context, drawn=steps))
-        assert isinstance(answer, Step)
+        answer, after = generator(replace(context, drawn=steps))
+        assert answer is not None
+        assert after is not None
         if answer.at_s > context.now_s:
             # The generator is asked only now and then, and once not for ten seconds: that is not made up for.
             pause_s = 10.0 if 5 < context.now_s < 6 else 0.05
@@ -99,27 +102,27 @@ def test_a_late_operation_does_not_slow_the_others_down() -> None:
 
 
 def test_generators_side_by_side_go_by_time() -> None:
-    both = Together((Until(10.0, Stagger(0.1, by("a"))), Until(10.0, Stagger(1.0, by("b")))))
+    both = together(until(10.0, stagger(0.1, by("a"))), until(10.0, stagger(1.0, by("b"))))
     steps, end = drawn(both)
-    assert end is Nothing.DONE
+    assert end == DONE
     assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
     assert 80 < processes(steps).count("a") < 120
     assert 5 < processes(steps).count("b") < 20
 
 
 def test_a_phase_begins_once_everybody_is_idle() -> None:
-    two = Phases((Limit(2, by("a")), Limit(1, by("b"))))
-    assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], Nothing.DONE)
-    after_first = Phases((Limit(0, by("a")), Limit(1, by("b"))))
-    assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], Nothing.PENDING)
+    two = phases(limit(2, by("a")), limit(1, by("b")))
+    assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], DONE)
+    after_first = phases(limit(0, by("a")), limit(1, by("b")))
+    assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], PENDING)
 
 
 def test_a_time_limit_leaves_out_what_would_begin_later() -> None:
-    assert drawn(Until(5.0, Fixed((Step(4.9, Die("a")), Step(5.1, Die("a"))))))[0] == [Step(4.9, Die("a"))]
+    assert drawn(until(5.0, fixed(Step(4.9, Die("a")), Step(5.1, Die("a")))))[0] == [Step(4.9, Die("a"))]
 
 
 @pytest.mark.parametrize(
-    "made", [lambda: Mix(((1, by("a")), (2, by("b")))), lambda: Stagger(0.3, Mix(((1, by("a")), (2, by("b")))))]
+    "made", [lambda: mix((1, by("a")), (2, by("b"))), lambda: stagger(0.3, mix((1, by("a")), (2, by("b"))))]
 )
 def test_the_same_seed_draws_the_same(made: Callable[[], Generator]) -> None:
     first, again = (drawn(made(), 200)[0] for _ in range(2))

@@ -29,7 +29,7 @@ from soaked import (
 from harness.errors import HarnessError, UsageError
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
-from harness.schedules.generators import Fixed
+from harness.schedules.generators import fixed
 from harness.schedules.operations import AlterTopic, DeleteRecords, Inject, Operation, RecreateTopic
 from harness.schedules.schedule import Step
 from harness.soak.causes.cause import RoundEvidence
@@ -68,7 +68,7 @@ def test_a_round_that_is_written_down_is_a_schedule(tmp_path: Path) -> None:
     read = read_round(tmp_path / "round.json")
     assert read == played.schedule
     assert read.target == "sim-kafka"
-    again = play(tmp_path / "again", Fixed(read.steps), read.plan, seed=read.plan.seed)
+    again = play(tmp_path / "again", fixed(*read.steps), read.plan, seed=read.plan.seed)
     assert again.schedule.operations == played.schedule.operations
 
 
@@ -192,7 +192,7 @@ def test_what_is_no_round_is_refused(tmp_path: Path, change: dict[str, object], 
 
 def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Path) -> None:
     wanted = [Step(2.0, put(P)), Step(1.0, put(P, "x")), Step(4.0, put(T))]
-    played = play(tmp_path / "round", Fixed(tuple(wanted)))
+    played = play(tmp_path / "round", fixed(*wanted))
     assert list(played.schedule.operations) == [step.operation for step in wanted]
     assert all(step.at_s >= asked.at_s for step, asked in zip(played.schedule.steps, wanted, strict=True))
     assert played.plan == SMALL

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from harness.errors import UsageError
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from harness.models.world.world import ABSENT, BROKERS, IDEMPOTENT, KILL, OUTCOMES, PAUSE, PLAIN, PRODUCERS, STOP, Rules
-from harness.schedules.generators import Context, Each, Limit, Phases, fixed, operations
+from harness.schedules.generators import Context, Generator, each, fixed, limit, operations, phases
 from harness.schedules.operations import (
     ABORT,
     COMMIT,
@@ -152,14 +152,14 @@ def _random_schedule(
     schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
     model = Simulated(schedule, rules)
 
-    def own_step(at: int) -> Limit:
+    def own_step(at: int) -> Generator:
         until_next = takewhile(lambda step: step is not None, common[at + 1 :])
         may_lead = not any(step in LEAVES for step in until_next)
-        return Limit(1, Each(partial(_choose, may_lead=may_lead)))
+        return limit(1, each(partial(_choose, may_lead=may_lead)))
 
-    phases = Phases(tuple(fixed(step) if step else own_step(at) for at, step in enumerate(common)))
+    parts = (fixed(*in_order(step)) if step else own_step(at) for at, step in enumerate(common))
     steps = []
-    for step in operations(phases, Context(world=model, stream=random)):
+    for step in operations(phases(*parts), Context(world=model, stream=random)):
         model.take(step)
         steps.append(step)
     return replace(schedule, steps=in_order(*steps))

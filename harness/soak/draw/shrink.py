@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
-from harness.schedules.generators import Fixed
+from harness.schedules.generators import fixed
 from harness.schedules.operations import Heal, Inject, Write
 from harness.schedules.schedule import Schedule, Step
 from harness.schedules.shrink import reduced
@@ -50,7 +50,7 @@ class ShrinkStage:
         folder, plan = RunFolder(self.work_dir), replace(candidate.plan, seed=seed)
         with booted(self.setup, "shrink", self.work_dir, self.work_dir / "logs", RealClock(), seed) as rig:
             try:
-                played = play_round(rig, plan, Fixed(candidate.steps), folder)
+                played = play_round(rig, plan, fixed(*candidate.steps), folder)
             except HarnessError:
                 return {}  # topics that cannot be created
         places: dict[str, set[TopicPartition]] = defaultdict(set)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from harness.schedules.generators import Context, Each, Generator, Mix, Phases, Stagger, Together, Until
+from harness.schedules.generators import Context, Generator, each, mix, phases, stagger, together, until
 from harness.schedules.operations import (
     ABORT,
     COMMIT,
@@ -52,17 +52,17 @@ def generator_of(plan: RoundPlan, shape: Shape, faults: Mapping[str, Fault]) -> 
     """Return the generator of a round: clients alone at first, then also administrators and faults."""
     workload = Workload(plan, shape)
     warm_s = shape.play_s / 6
-    clients = Stagger(1 / shape.rate_hz, _mix(workload.client_operations()))
+    clients = stagger(1 / shape.rate_hz, _mix(workload.client_operations()))
     parts: list[Generator] = [clients]
     if admin := workload.admin_operations():
-        parts.append(Stagger(shape.play_s / 8, _mix(admin), next_s=warm_s))
+        parts.append(stagger(shape.play_s / 8, _mix(admin), next_s=warm_s))
     if faults:
-        parts.append(Stagger(shape.play_s / 12, Each(choose_fault(faults, shape.brokers)), next_s=warm_s))
-    return Phases((Until(warm_s, clients), Until(shape.play_s, Together(tuple(parts)))))
+        parts.append(stagger(shape.play_s / 12, each(choose_fault(faults, shape.brokers)), next_s=warm_s))
+    return phases(until(warm_s, clients), until(shape.play_s, together(*parts)))
 
 
-def _mix(choices: Mapping[Callable[[Context], Operation | None], float]) -> Mix:
-    return Mix(tuple((weight, Each(choose)) for choose, weight in choices.items()))
+def _mix(choices: Mapping[Callable[[Context], Operation | None], float]) -> Generator:
+    return mix(*((weight, each(choose)) for choose, weight in choices.items()))
 
 
 @dataclass(frozen=True)

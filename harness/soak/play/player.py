@@ -7,13 +7,13 @@ separately, and processes of a simulated cluster take turns on its virtual clock
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
-from harness.schedules.generators import Context, Generator, Nothing, Situation
+from harness.schedules.generators import Context, Generator, Situation
 from harness.schedules.operations import Operation
 from harness.schedules.schedule import Step
 
@@ -119,24 +119,24 @@ class Player:
         Raises what `checks` raise.
         """
         began_s = self.clock.now_s()
-        while True:
+        rest: Generator | None = generator
+        while rest is not None:
             now_s = self.clock.now_s() - began_s
             busy = frozenset(name for name, process in self.processes.items() if process.is_busy)
-            answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
-            if answer is Nothing.DONE:
-                self._wait_for_time(began_s + least_s)
-                return
-            if not isinstance(answer, Step):
-                generator = after
-                self._wait_for_time(began_s + now_s + PERIOD_S)
+            drawn, after = rest(Context(seed, now_s, len(self.steps), busy, situation))
+            if drawn is None:
+                rest = after
+                if after is not None:
+                    self._wait_for_time(began_s + now_s + PERIOD_S)
                 continue
-            self._wait_for_time(began_s + min(answer.at_s, now_s + LATEST_S))
-            if answer.at_s > now_s + LATEST_S:
+            self._wait_for_time(began_s + min(drawn.at_s, now_s + LATEST_S))
+            if drawn.at_s > now_s + LATEST_S:
                 continue
-            step = Step(round(self.clock.now_s() - began_s, 3), answer.operation)
-            generator, situation = after, situation.after(step)
+            step = replace(drawn, at_s=round(self.clock.now_s() - began_s, 3))
+            rest, situation = after, situation.after(step)
             self.steps.append(step)
             self.processes[step.operation.process].waiting.append(step.operation)
+        self._wait_for_time(began_s + least_s)
 
     def drain(self) -> None:
         """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`, with who has not."""
