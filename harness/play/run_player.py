@@ -28,20 +28,7 @@ from harness.run_folder import store
 from harness.run_folder.history import History, read_lines
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import Clocks, ability
-from harness.schedules.operations import (
-    NEMESIS,
-    Begin,
-    End,
-    Expose,
-    Heal,
-    Inject,
-    Operation,
-    TakeSnapshot,
-    UntilInSync,
-    UntilRemoved,
-    Write,
-    of_process,
-)
+from harness.schedules import operations as ops
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
 from harness.schedules.timers import MOST_STEPS, STEP_S
@@ -55,7 +42,7 @@ from workloads.payload import Payload
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
-CLIENTS_MEANWHILE: Final = (Begin, Write, End, UntilRemoved)
+CLIENTS_MEANWHILE: Final = (ops.Begin, ops.Write, ops.End, ops.UntilRemoved)
 """Operations during which fillers write."""
 
 
@@ -97,7 +84,7 @@ class RunPlayer:
         with ExitStack() as owned:
             self._assemble(owned)
             if self.is_resumed:
-                operations = operations[operations.index(UntilRemoved()) :]
+                operations = operations[operations.index(ops.UntilRemoved()) :]
                 self._boot_again()
                 self._init_producers()
                 self._start_observing(owned)
@@ -114,7 +101,7 @@ class RunPlayer:
                 self.progress("write")
             self._play(operations)
 
-    def _serve(self, operations: Sequence[Operation]) -> None:
+    def _serve(self, operations: Sequence[ops.Operation]) -> None:
         self.progress("create topics")
         create_topics(self.plan, self.cluster)
         filler = cast("Filler", self._fillers[0])
@@ -124,23 +111,23 @@ class RunPlayer:
         reader = ServedReader(self.plan, self.cluster, self._history)
         play_served(reader, self._payloads, filler, operations, self.progress)
 
-    def _play(self, operations: Sequence[Operation]) -> None:
+    def _play(self, operations: Sequence[ops.Operation]) -> None:
         """Play the operations in order. Operations of the nemesis in a row are one act on several brokers.
 
         Fillers write while clients do, and until all replicas that are up are in sync.
         """
         acts: Mapping[type, Callable[[], None]] = {
-            Inject: self._leave,
-            UntilRemoved: self._clean,
-            UntilInSync: self._wait_in_sync,
-            Expose: self._expose,
-            Heal: self._rejoin,
+            ops.Inject: self._leave,
+            ops.UntilRemoved: self._clean,
+            ops.UntilInSync: self._wait_in_sync,
+            ops.Expose: self._expose,
+            ops.Heal: self._rejoin,
         }
         with self._writing:
             for kind, in_a_row in groupby(operations, key=type):
                 # A replica that joins must first copy only the payload: no cleaner may pass until then.
                 must_rest = self.plan.nemesis.joins and self._phase is Phase.BEFORE
-                if kind is UntilInSync:
+                if kind is ops.UntilInSync:
                     self._stop_fillers()
                 elif kind in CLIENTS_MEANWHILE and not must_rest:
                     self._start_fillers()
@@ -148,14 +135,14 @@ class RunPlayer:
                     acts[kind]()
                 for operation in in_a_row:
                     match operation:
-                        case TakeSnapshot(store.BEFORE_RETURN):
+                        case ops.TakeSnapshot(store.BEFORE_RETURN):
                             snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
-                        case TakeSnapshot():
+                        case ops.TakeSnapshot():
                             self._remove_together()
                             self._observe()
-                        case Begin() | Write() | End():
+                        case ops.Begin() | ops.Write() | ops.End():
                             scenario, process = scenario_and_process(operation.process)
-                            self._payloads[scenario].play(self._phase, of_process(operation, process))
+                            self._payloads[scenario].play(self._phase, ops.of_process(operation, process))
 
     def _start_fillers(self) -> None:
         if not self._is_writing:
@@ -219,7 +206,7 @@ class RunPlayer:
     @property
     def _context(self) -> ScriptContext:
         cluster, timers = self.cluster, self.plan.timers
-        note = partial(self._history.note, process=NEMESIS, phase=Phase.OUTAGE)
+        note = partial(self._history.note, process=ops.NEMESIS, phase=Phase.OUTAGE)
         return ScriptContext(
             FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, note),
             self._write_ballast,
@@ -296,7 +283,7 @@ class RunPlayer:
         """Perform an act, and write it to the history; its event ends with the block, as ``info`` if that raises."""
         brokers = list(self.plan.placement.absent)
         self.progress(act.words.format(broker=", ".join(map(str, brokers))))
-        event = self._history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=phase, brokers=brokers)
+        event = self._history.invoke(f=f, process=ops.NEMESIS, part=ops.NEMESIS, phase=phase, brokers=brokers)
         try:
             act.perform(self._context)
             yield
@@ -385,7 +372,7 @@ class RunPlayer:
         self.cluster.wait_replicated("everything written to be on every replica that is up")
         self._clock_steps += 1
         offset_s = self._clock_steps * self.plan.timers.clock_step_s
-        self._history.note("step clocks", process=NEMESIS, phase=self._phase, offset_s=offset_s)
+        self._history.note("step clocks", process=ops.NEMESIS, phase=self._phase, offset_s=offset_s)
         for broker in self.cluster.brokers:
             ability(self.cluster.runtime, Clocks).skew(broker, offset_s)
         self._start_fillers()

@@ -10,31 +10,19 @@ from dataclasses import replace
 from typing import Final
 
 from harness.errors import UsageError
+from harness.schedules import operations as ops
 from harness.schedules.catalog import CONTROL, PLUGINS, Anomaly, scenarios_by_name
-from harness.schedules.operations import (
-    OUTAGES,
-    Begin,
-    CleanerPass,
-    End,
-    Heal,
-    Inject,
-    Operation,
-    TakeSnapshot,
-    TimePasses,
-    UntilInSync,
-    UntilRemoved,
-    Write,
-    of_process,
-)
 from harness.schedules.scenario import Scenario, scenario_and_process
 from harness.schedules.schedule import NO_PLAN, Schedule, SchedulePlayer, unsupported
 
 TRANSACTIONAL, PLAIN = "tx", "plain"
-OF_CLIENTS: Final = (Write, Begin, End)
-OF_RUNS: Final = (UntilRemoved, UntilInSync, TakeSnapshot)
+OF_CLIENTS: Final = (ops.Write, ops.Begin, ops.End)
+OF_RUNS: Final = (ops.UntilRemoved, ops.UntilInSync, ops.TakeSnapshot)
 """Waits and snapshots: every run has its own."""
 RUN: Final = SchedulePlayer(
-    "harness run", frozenset({*OF_CLIENTS, *OF_RUNS, Inject, Heal, CleanerPass, TimePasses}), frozenset(OUTAGES)
+    "harness run",
+    frozenset({*OF_CLIENTS, *OF_RUNS, ops.Inject, ops.Heal, ops.CleanerPass, ops.TimePasses}),
+    frozenset(ops.OUTAGES),
 )
 
 
@@ -54,7 +42,7 @@ def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
     """Return a scenario of the run that wrote the schedule: its own operations, and those of no client."""
     known = scenarios_by_name().get(name)
     steps = [
-        replace(step, operation=of_process(step.operation, process))
+        replace(step, operation=ops.of_process(step.operation, process))
         for step in schedule.steps
         for scenario, process in [scenario_and_process(step.operation.process)]
         if scenario in {name, ""}
@@ -71,15 +59,15 @@ def scenario_of(schedule: Schedule) -> Scenario:
     if schedule.finding not in anomalies:
         raise UsageError(f"{schedule.finding} is not an anomaly that runs look for: {', '.join(anomalies)}")
     operations = schedule.operations
-    leaves = [at for at, operation in enumerate(operations) if isinstance(operation, Inject)]
-    returns = [at for at, operation in enumerate(operations) if isinstance(operation, Heal)] or [len(operations)]
+    leaves = [at for at, operation in enumerate(operations) if isinstance(operation, ops.Inject)]
+    returns = [at for at, operation in enumerate(operations) if isinstance(operation, ops.Heal)] or [len(operations)]
     if len(leaves) != 1 or len(returns) != 1 or returns < leaves:
         raise UsageError("this schedule cannot be replayed: it needs one fault by which a broker leaves, and its end")
     (begins_at,), (ends_at,) = leaves, returns
     if reason := unsupported(schedule, RUN):
         raise UsageError(f"this schedule cannot be replayed: {reason}")
     for number, operation in enumerate(operations[ends_at + 1 :], ends_at + 2):
-        if not isinstance(operation, (TimePasses, *OF_RUNS)):
+        if not isinstance(operation, (ops.TimePasses, *OF_RUNS)):
             reason = "compaction and clients rest once the broker is back"
             raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")
     names = _names(schedule.plan.transactional, operations)
@@ -111,14 +99,14 @@ def why_not_replayable(schedule: Schedule) -> str | None:
     return None
 
 
-def _names(planned: Collection[str], operations: Sequence[Operation]) -> Mapping[str, str]:
+def _names(planned: Collection[str], operations: Sequence[ops.Operation]) -> Mapping[str, str]:
     """Return the client of a run for each client. Raises `UsageError` where there are too many of them.
 
     ``planned``: the transactional clients of the schedule's plan. Clients of models are called t, if transactional.
     """
     by_clients = [operation for operation in operations if isinstance(operation, OF_CLIENTS)]
-    places = {(one.topic, one.partition) for one in by_clients if isinstance(one, Write)}
-    transactional = {"t", *planned, *(one.process for one in by_clients if isinstance(one, Begin | End))}
+    places = {(one.topic, one.partition) for one in by_clients if isinstance(one, ops.Write)}
+    transactional = {"t", *planned, *(one.process for one in by_clients if isinstance(one, ops.Begin | ops.End))}
     names = {
         process: TRANSACTIONAL if process in transactional else PLAIN
         for process in sorted({operation.process for operation in by_clients})
@@ -131,31 +119,31 @@ def _names(planned: Collection[str], operations: Sequence[Operation]) -> Mapping
     return names
 
 
-def _of_clients(operations: Sequence[Operation], names: Mapping[str, str], *, is_open: bool) -> list[Operation]:
+def _of_clients(operations: Sequence[ops.Operation], names: Mapping[str, str], *, is_open: bool) -> list[ops.Operation]:
     """Return the operations of clients, with the names that clients have in a run, on every partition.
 
     ``is_open``: whether a transaction is open before them. A transaction begins with its first write.
     """
-    result: list[Operation] = []
+    result: list[ops.Operation] = []
     for operation in operations:
         match operation:
-            case Write(process, key, deletes, value=value):
+            case ops.Write(process, key, deletes, value=value):
                 if names[process] == TRANSACTIONAL and not is_open:
-                    result.append(Begin(TRANSACTIONAL))
+                    result.append(ops.Begin(TRANSACTIONAL))
                     is_open = True
-                result.append(Write(names[process], key, deletes, value=value))
-            case End(process, outcome):
-                result.append(End(names[process], outcome))
+                result.append(ops.Write(names[process], key, deletes, value=value))
+            case ops.End(process, outcome):
+                result.append(ops.End(names[process], outcome))
                 is_open = False
     return result
 
 
-def _is_open(operations: Sequence[Operation]) -> bool:
+def _is_open(operations: Sequence[ops.Operation]) -> bool:
     of_producer = [operation for operation in operations if operation.process == TRANSACTIONAL]
-    return bool(of_producer) and not isinstance(of_producer[-1], End)
+    return bool(of_producer) and not isinstance(of_producer[-1], ops.End)
 
 
-def _begin_of_late(missed: Sequence[Operation]) -> int:
+def _begin_of_late(missed: Sequence[ops.Operation]) -> int:
     """Return where a producer continues whose transaction has ended: its marker has to be removed before.
 
     Both markers would grow old together otherwise, and the second one would be removed as well.

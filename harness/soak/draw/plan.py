@@ -8,26 +8,7 @@ from typing import Final
 from harness.errors import UsageError
 from harness.models.world.world import IDEMPOTENT as MODEL_IDEMPOTENT
 from harness.models.world.world import PRODUCERS
-from harness.schedules.operations import (
-    OUTAGE,
-    AlterTopic,
-    CleanerPass,
-    CommitOffset,
-    DeleteGroup,
-    DeleteRecords,
-    Die,
-    End,
-    Heal,
-    Inject,
-    Operation,
-    ProducersExpire,
-    RecreateTopic,
-    Rest,
-    SendOffset,
-    TimePasses,
-    VisitGroup,
-    Write,
-)
+from harness.schedules import operations as ops
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, SchedulePlayer, Step, unsupported
 from nemesis import FAULTS, SCRIPTS
 from nemesis.fault import Fault
@@ -69,16 +50,18 @@ GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION = (
 FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION})
 """Features that rounds have only where a target has them."""
 NEEDED: Final[Mapping[type, str]] = {
-    **dict.fromkeys((SendOffset, CommitOffset, VisitGroup, DeleteGroup), GROUP_OFFSETS),
-    DeleteRecords: DELETE_RECORDS,
-    RecreateTopic: RECREATION,
-    AlterTopic: ALTERATION,
+    **dict.fromkeys((ops.SendOffset, ops.CommitOffset, ops.VisitGroup, ops.DeleteGroup), GROUP_OFFSETS),
+    ops.DeleteRecords: DELETE_RECORDS,
+    ops.RecreateTopic: RECREATION,
+    ops.AlterTopic: ALTERATION,
 }
 """The feature that an operation needs."""
-WAITED_FOR: Final = (CleanerPass, TimePasses, ProducersExpire, Rest)
+WAITED_FOR: Final = (ops.CleanerPass, ops.TimePasses, ops.ProducersExpire, ops.Rest)
 """Operations for which a round leaves time: brokers perform them by themselves."""
-SOAK: Final = SchedulePlayer("harness soak", frozenset({Write, End, Die, Inject, Heal, *NEEDED}), frozenset(FAULTS))
-FROM_MODELS: Final = replace(SOAK, operations=SOAK.operations | {*WAITED_FOR}, faults=frozenset({*FAULTS, OUTAGE}))
+SOAK: Final = SchedulePlayer(
+    "harness soak", frozenset({ops.Write, ops.End, ops.Die, ops.Inject, ops.Heal, *NEEDED}), frozenset(FAULTS)
+)
+FROM_MODELS: Final = replace(SOAK, operations=SOAK.operations | {*WAITED_FOR}, faults=frozenset({*FAULTS, ops.OUTAGE}))
 """The operations of a schedule without clients that a round can have."""
 
 
@@ -167,11 +150,11 @@ def as_round(schedule: Schedule) -> Schedule:
         raise UsageError(f"its records belong to {schedule.plan.topics[0].name}: rounds write to other topics")
     topic = RoundTopic("schedule", 1, {name: values[0] for name, values in SETTINGS.items() if values[0] is not None})
 
-    def of_round(operation: Operation) -> Operation:
+    def of_round(operation: ops.Operation) -> ops.Operation:
         match operation:
-            case Write() | DeleteRecords():
+            case ops.Write() | ops.DeleteRecords():
                 return replace(operation, topic=topic.name)
-            case Inject(fault=fault) | Heal(fault=fault) if fault == OUTAGE:
+            case ops.Inject(fault=fault) | ops.Heal(fault=fault) if fault == ops.OUTAGE:
                 return replace(operation, fault="kill")
         return operation
 
@@ -187,7 +170,9 @@ def as_round(schedule: Schedule) -> Schedule:
             transactional_id=f"{topic.name}-{name}" if name in PRODUCERS else None,
             is_idempotent=name == MODEL_IDEMPOTENT,
         )
-        for name in sorted({step.operation.process for step in steps if isinstance(step.operation, Write | End)})
+        for name in sorted(
+            {step.operation.process for step in steps if isinstance(step.operation, ops.Write | ops.End)}
+        )
     )
     lasts_s = APART_S * len(schedule.steps) + ROOM_S
     return replace(schedule, steps=tuple(steps), plan=RoundPlan(topics=(topic,), clients=clients, lasts_s=lasts_s))
@@ -202,7 +187,7 @@ def fitted(schedule: Schedule, shape: Shape, faults: Collection[str]) -> Schedul
     player = replace(SOAK, operations=frozenset(operations), faults=frozenset(faults))
 
     def fits(step: Step) -> bool:
-        has_setting = not isinstance(step.operation, AlterTopic) or step.operation.setting in shape.settings
+        has_setting = not isinstance(step.operation, ops.AlterTopic) or step.operation.setting in shape.settings
         return has_setting and player.supports(step.operation)
 
     def settings(topic: RoundTopic) -> Mapping[str, str]:

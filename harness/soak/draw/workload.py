@@ -5,24 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from harness.schedules import operations as ops
 from harness.schedules.generators import Context, Generator, each, mix, phases, stagger, together, until
-from harness.schedules.operations import (
-    ABORT,
-    COMMIT,
-    AlterTopic,
-    CommitOffset,
-    DeleteGroup,
-    DeleteRecords,
-    Die,
-    End,
-    Heal,
-    Inject,
-    Operation,
-    RecreateTopic,
-    SendOffset,
-    VisitGroup,
-    Write,
-)
 from harness.schedules.schedule import RoundClient, RoundPlan
 from harness.soak.draw.plan import (
     ALTERATION,
@@ -61,7 +45,7 @@ def generator_of(plan: RoundPlan, shape: Shape, faults: Mapping[str, Fault]) -> 
     return phases(until(warm_s, clients), until(shape.play_s, together(*parts)))
 
 
-def _mix(choices: Mapping[Callable[[Context], Operation | None], float]) -> Generator:
+def _mix(choices: Mapping[Callable[[Context], ops.Operation | None], float]) -> Generator:
     return mix(*((weight, each(choose)) for choose, weight in choices.items()))
 
 
@@ -72,7 +56,7 @@ class Workload:
     plan: RoundPlan
     shape: Shape
 
-    def client_operations(self) -> dict[Callable[[Context], Operation | None], float]:
+    def client_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
         """Return the methods for clients, by weight."""
         of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.05, self._deletes_group: 0.03}
         return {
@@ -83,7 +67,7 @@ class Workload:
             **(of_groups if GROUP_OFFSETS in self.shape.features else {}),
         }
 
-    def admin_operations(self) -> dict[Callable[[Context], Operation | None], float]:
+    def admin_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
         """Return the methods for administrators, by weight."""
         by_feature = {DELETE_RECORDS: self._deletes_records, ALTERATION: self._alters, RECREATION: self._recreates}
         return {choose: 1 for feature, choose in by_feature.items() if feature in self.shape.features}
@@ -96,14 +80,14 @@ class Workload:
     def _of_groups(self) -> list[RoundClient]:
         return [client for client in self.plan.clients if client.name.startswith(OF_GROUPS)]
 
-    def _writes_plain(self, context: Context) -> Operation | None:
+    def _writes_plain(self, context: Context) -> ops.Operation | None:
         others = [*self._transactional, *self._of_groups]
         return self._write(context, [client for client in self.plan.clients if client not in others])
 
-    def _writes_transactional(self, context: Context) -> Operation | None:
+    def _writes_transactional(self, context: Context) -> ops.Operation | None:
         return self._write(context, self._transactional)
 
-    def _write(self, context: Context, clients: Sequence[RoundClient]) -> Operation | None:
+    def _write(self, context: Context, clients: Sequence[RoundClient]) -> ops.Operation | None:
         random = context.random("write")
         idle = [
             client
@@ -117,14 +101,14 @@ class Workload:
         deletes = random.random() < DELETE_SHARE
         # About two writes of a key in a round: a record that is written in an outage is often the last of its key.
         keys = max(4, round(self.shape.rate_hz * self.shape.play_s / (2 * self.shape.partitions)))
-        return Write(client.name, f"k{random.randrange(keys)}", deletes, topic, partition)
+        return ops.Write(client.name, f"k{random.randrange(keys)}", deletes, topic, partition)
 
     def _begun(self, context: Context) -> list[RoundClient]:
         """Return the idle clients with an open transaction."""
         is_open, busy = context.situation.open, context.busy
         return [client for client in self._transactional if client.name in is_open and client.name not in busy]
 
-    def _ends(self, context: Context) -> Operation | None:
+    def _ends(self, context: Context) -> ops.Operation | None:
         """End a transaction of a client that has waited as long as its patience."""
         random, is_open = context.random("end"), context.situation.open
         due = [
@@ -132,19 +116,19 @@ class Workload:
             for client in self._begun(context)
             if context.now_s - is_open[client.name].since_s >= client.patience_s
         ]
-        return End(random.choice(due), COMMIT if random.random() < COMMIT_SHARE else ABORT) if due else None
+        return ops.End(random.choice(due), ops.COMMIT if random.random() < COMMIT_SHARE else ops.ABORT) if due else None
 
-    def _dies(self, context: Context) -> Operation | None:
+    def _dies(self, context: Context) -> ops.Operation | None:
         begun = self._begun(context)
-        return Die(context.random("die").choice(begun).name) if begun else None
+        return ops.Die(context.random("die").choice(begun).name) if begun else None
 
-    def _sends_offset(self, context: Context) -> Operation | None:
+    def _sends_offset(self, context: Context) -> ops.Operation | None:
         begun, random = self._begun(context), context.random("send offset")
-        return SendOffset(random.choice(begun).name, *self._offset(context, "send offset to")) if begun else None
+        return ops.SendOffset(random.choice(begun).name, *self._offset(context, "send offset to")) if begun else None
 
-    def _commits_offset(self, context: Context) -> Operation:
+    def _commits_offset(self, context: Context) -> ops.Operation:
         client = context.random("committer").choice(self._of_groups)
-        return CommitOffset(client.name, *self._offset(context, "commit offset"))
+        return ops.CommitOffset(client.name, *self._offset(context, "commit offset"))
 
     def _offset(self, context: Context, purpose: str) -> tuple[str, str, int, int]:
         """Return group, topic, partition and an offset that identifies the operation: no other one commits it."""
@@ -155,18 +139,18 @@ class Workload:
     def _group(self, random: Random) -> str:
         return f"{self.plan.topics[0].name}-{random.choice(GROUPS)}"
 
-    def _visits(self, context: Context) -> Operation | None:
+    def _visits(self, context: Context) -> ops.Operation | None:
         random, topic = context.random("visit"), self.plan.topics[0].name
         if not self.shape.group_protocols:
             return None
         client, protocol = random.choice(self._of_groups), random.choice(list(self.shape.group_protocols))
-        return VisitGroup(client.name, f"{topic}-visited", topic, protocol)
+        return ops.VisitGroup(client.name, f"{topic}-visited", topic, protocol)
 
-    def _deletes_group(self, context: Context) -> Operation:
+    def _deletes_group(self, context: Context) -> ops.Operation:
         client = context.random("deleter").choice(self._of_groups)
-        return DeleteGroup(client.name, self._group(context.random("delete group")))
+        return ops.DeleteGroup(client.name, self._group(context.random("delete group")))
 
-    def _deletes_records(self, context: Context) -> Operation | None:
+    def _deletes_records(self, context: Context) -> ops.Operation | None:
         """Delete records where that is allowed: not of topics that are only compacted.
 
         Source: ``Partition.deleteRecordsOnLeader``. Simulated brokers have no policy, and allow it.
@@ -181,17 +165,19 @@ class Workload:
         if not partitions:
             return None
         topic, partition = random.choice(partitions)
-        return DeleteRecords(random.randrange(40), topic, partition)
+        return ops.DeleteRecords(random.randrange(40), topic, partition)
 
-    def _alters(self, context: Context) -> Operation:
+    def _alters(self, context: Context) -> ops.Operation:
         random = context.random("alter")
         topic = random.choice(self.plan.topics).name
         setting = random.choice([name for name in CHANGED if name in self.shape.settings])
-        return AlterTopic(topic, setting, random.choice([value for value in SETTINGS[setting] if value is not None]))
+        return ops.AlterTopic(
+            topic, setting, random.choice([value for value in SETTINGS[setting] if value is not None])
+        )
 
-    def _recreates(self, _: Context) -> Operation:
+    def _recreates(self, _: Context) -> ops.Operation:
         """Delete the last topic, and create it again: clients that use it fail, and the other topics stay in use."""
-        return RecreateTopic(self.plan.topics[-1].name)
+        return ops.RecreateTopic(self.plan.topics[-1].name)
 
 
 def why_not(
@@ -214,19 +200,19 @@ def why_not(
 
 def choose_fault(
     faults: Mapping[str, Fault], brokers: Sequence[int], hold_s: float = HOLD_S
-) -> Callable[[Context], Operation | None]:
+) -> Callable[[Context], ops.Operation | None]:
     """Return a function that begins a fault that can be combined with the active faults, or ends an active fault."""
 
-    def choose(context: Context) -> Operation | None:
+    def choose(context: Context) -> ops.Operation | None:
         active, random = context.situation.faults, context.random("fault")
         out = {broker for name, broker in active if faults[name].leaves_isr}
-        ends: list[Operation] = [
-            Heal(name, broker)
+        ends: list[ops.Operation] = [
+            ops.Heal(name, broker)
             for (name, broker), since_s in sorted(active.items())
             if context.now_s - since_s >= hold_s and not (faults[name].needs_broker_up and broker in out)
         ]
-        begins: list[Operation] = [
-            Inject(name, broker)
+        begins: list[ops.Operation] = [
+            ops.Inject(name, broker)
             for name, fault in sorted(faults.items())
             for broker in brokers
             if why_not(fault, broker, active.keys(), brokers, faults) is None

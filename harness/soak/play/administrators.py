@@ -11,16 +11,7 @@ from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.run_folder.history import History
-from harness.schedules.operations import (
-    ADMIN,
-    NEMESIS,
-    AlterTopic,
-    DeleteRecords,
-    Heal,
-    Inject,
-    Operation,
-    RecreateTopic,
-)
+from harness.schedules import operations as ops
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundPlan
 from harness.soak.draw.workload import HOLD_S
@@ -51,27 +42,27 @@ class Administrators:
             self.settings[topic.name] = dict(topic.settings)
             self._create_soon(topic.name)
 
-    def play(self, operation: Operation) -> None:
+    def play(self, operation: ops.Operation) -> None:
         """Do it."""
         match operation:
-            case DeleteRecords():
+            case ops.DeleteRecords():
                 self._delete_records(operation)
-            case RecreateTopic():
-                self._noted(lambda: self._recreate(operation.topic), RECREATE, ADMIN, topic=operation.topic)
-            case AlterTopic():
+            case ops.RecreateTopic():
+                self._noted(lambda: self._recreate(operation.topic), RECREATE, ops.ADMIN, topic=operation.topic)
+            case ops.AlterTopic():
                 changed = {operation.setting: operation.value}
                 self.settings[operation.topic] |= changed
                 self._noted(
                     lambda: self.cluster.admin.alter_topics([operation.topic], changed),
                     "alter topic",
-                    ADMIN,
+                    ops.ADMIN,
                     topic=operation.topic,
                     settings=changed,
                 )
-            case Inject():
+            case ops.Inject():
                 self.active[operation.fault, operation.broker] = None
                 self._fault(operation, FAULTS[operation.fault].inject, INJECT)
-            case Heal():
+            case ops.Heal():
                 if self._fault(operation, FAULTS[operation.fault].heal, HEAL):
                     self.active.pop((operation.fault, operation.broker), None)
 
@@ -89,7 +80,7 @@ class Administrators:
                 if not FAULTS[name].cuts_off:
                     with suppress(HarnessError):  # that somebody is cut off still: the next time
                         self._create_missing()
-                self.play(Heal(name, broker))
+                self.play(ops.Heal(name, broker))
             return not self.active
 
         try:
@@ -116,12 +107,14 @@ class Administrators:
             with suppress(HarnessError, OSError, KeyError):
                 self.cluster.admin.delete_topic(topic.name)
 
-    def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
-        note = partial(self.history.note, process=NEMESIS, phase=Phase.BEFORE)
+    def _fault(self, operation: ops.Inject | ops.Heal, act: Callable[..., None], verb: str) -> bool:
+        note = partial(self.history.note, process=ops.NEMESIS, phase=Phase.BEFORE)
         context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, note)
-        return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
+        return self._noted(
+            lambda: act(context), event_name(verb, operation.fault), ops.NEMESIS, brokers=[operation.broker]
+        )
 
-    def _delete_records(self, operation: DeleteRecords) -> None:
+    def _delete_records(self, operation: ops.DeleteRecords) -> None:
         tp = (operation.topic, operation.partition)
         try:
             leader = self.cluster.states()[tp].leader
@@ -133,7 +126,7 @@ class Administrators:
             address = self.cluster.runtime.address(leader)
             self._noted(
                 lambda: self.cluster.admin.delete_records(address, tp, before),
-                DELETE_RECORDS, ADMIN, topic=tp[0], partition=tp[1], before=before,
+                DELETE_RECORDS, ops.ADMIN, topic=tp[0], partition=tp[1], before=before,
             )  # fmt: skip
 
     def _recreate(self, topic: str) -> None:

@@ -14,18 +14,7 @@ from harness.clients.recorded import OperationFailedError, RecordingProducer, re
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import History
-from harness.schedules.operations import (
-    ABORT,
-    COMMIT,
-    CommitOffset,
-    DeleteGroup,
-    Die,
-    End,
-    Operation,
-    SendOffset,
-    VisitGroup,
-    Write,
-)
+from harness.schedules import operations as ops
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundClient
 
@@ -47,24 +36,24 @@ class ClientProcess:
     part: str = "payload"
     _producer: RecordingProducer | None = None
 
-    def play(self, operation: Operation) -> None:
+    def play(self, operation: ops.Operation) -> None:
         """Execute an operation. The end of a transaction that has failed, for example, is passed over."""
         try:
             match operation:
-                case Write():
+                case ops.Write():
                     self._write((operation.topic, operation.partition), operation.key, deletes=operation.deletes)
-                case End():
+                case ops.End():
                     self._end(operation.outcome)
-                case Die():
+                case ops.Die():
                     self._producer = None
-                case SendOffset():
+                case ops.SendOffset():
                     self._send_offset(operation)
-                case CommitOffset():
+                case ops.CommitOffset():
                     offsets = {(operation.topic, operation.partition): operation.offset}
                     self._of_group("commit offset", lambda groups: groups.commit(operation.group, offsets), operation)
-                case VisitGroup():
+                case ops.VisitGroup():
                     self._of_group("visit group", lambda groups: _visit(groups, operation), operation)
-                case DeleteGroup():
+                case ops.DeleteGroup():
                     self._of_group("delete group", lambda groups: groups.delete(operation.group), operation)
         except OperationFailedError:
             self._producer = None
@@ -81,7 +70,7 @@ class ClientProcess:
     def close(self) -> None:
         """End the open transaction, by an abort or by a new producer of the same id; wait for all answers."""
         with suppress(OperationFailedError):
-            self._end(ABORT)
+            self._end(ops.ABORT)
             self.flush()
         self._producer = None
         if self.client.transactional_id is not None:
@@ -131,9 +120,9 @@ class ClientProcess:
     def _end(self, outcome: str) -> None:
         producer = self._producer
         if producer is not None and producer.is_in_transaction:
-            (producer.commit if outcome == COMMIT else producer.abort)()
+            (producer.commit if outcome == ops.COMMIT else producer.abort)()
 
-    def _send_offset(self, operation: SendOffset) -> None:
+    def _send_offset(self, operation: ops.SendOffset) -> None:
         producer, groups = self._begun(), self.library.groups
         send: Callable[..., None] | None = getattr(producer.library_producer, "send_offsets", None)
         if groups is None or send is None:
@@ -141,7 +130,7 @@ class ClientProcess:
         offsets = {(operation.topic, operation.partition): operation.offset}
         producer.record("send offset", lambda: send(operation.group, offsets), **_fields_of(operation))
 
-    def _of_group(self, f: str, act: Callable[[LibraryGroups], None], operation: Operation) -> None:
+    def _of_group(self, f: str, act: Callable[[LibraryGroups], None], operation: ops.Operation) -> None:
         groups = self.library.groups
         if groups is None:
             raise HarnessError(f"{self.client.library} has no consumer groups here")
@@ -150,7 +139,7 @@ class ClientProcess:
         record(self.history, lambda: act(groups), f=f, **fields, **ids, **_fields_of(operation))
 
 
-def _visit(groups: LibraryGroups, visit: VisitGroup) -> None:
+def _visit(groups: LibraryGroups, visit: ops.VisitGroup) -> None:
     member = groups.consumer(visit.group, visit.topic, visit.protocol)
     try:
         member.poll(POLL_S)
@@ -158,9 +147,9 @@ def _visit(groups: LibraryGroups, visit: VisitGroup) -> None:
         member.close()
 
 
-def _fields_of(operation: Operation) -> dict[str, Any]:
+def _fields_of(operation: ops.Operation) -> dict[str, Any]:
     """Return what the history has of an operation of a group. An offset of a group is not ``offset``: of a record."""
     fields = {name: value for name, value in vars(operation).items() if name in {"group", "protocol"}}
-    if isinstance(operation, SendOffset | CommitOffset):
+    if isinstance(operation, ops.SendOffset | ops.CommitOffset):
         fields |= {"input": f"{operation.topic}-{operation.partition}", "committed": operation.offset}
     return fields
