@@ -62,27 +62,28 @@ RUNTIMES = {
 def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
     """Return the name of the runtime to use, and for `AUTO` the reason for the choice.
 
-    `AUTO` chooses hosts if they are given; else containers if an image is given, or an engine and an image are
-    available, or the target has no jars; else processes. Simulated targets run in this process.
+    `AUTO` chooses hosts if they are given; else containers if an image is given, or the target has no jars, or an
+    engine and an image are available and containers have the abilities that the run needs; else processes. Simulated
+    targets run in this process.
     """
     target = request.target
     if name != AUTO:
         return name, None
-    if target.system in SIMULATED:
-        return SIM, f"{target.name} is simulated"
-    if request.access is not None:
-        return SSH, "hosts are given"
-    if target.system not in {KAFKA, OWN} or request.image is not None:
-        return DOCKER, f"{target.name} comes as an image only" if target.system != KAFKA else "an image is given"
-    if target.own or target.build or not may_have_engine():
-        return (
-            LOCAL,
-            f"{target.name} has no image" if target.own or target.build else "this host has no container engine",
-        )
+    rules = (
+        (target.system in SIMULATED, SIM, f"{target.name} is simulated"),
+        (request.access is not None, SSH, "hosts are given"),
+        (request.image is not None, DOCKER, "an image is given"),
+        (not RUNTIMES[LOCAL].runs(target), DOCKER, f"{target.name} comes as an image only"),
+        (not RUNTIMES[DOCKER].runs(target), LOCAL, f"{target.name} has no image"),
+        (not may_have_engine(), LOCAL, "this host has no container engine"),
+    )
+    for applies, runtime, reason in rules:
+        if applies:
+            return runtime, reason
     from harness.runtimes.docker import why_unavailable  # noqa: PLC0415  (its client is only imported if needed)
 
-    reason = why_unavailable(request)
-    return (LOCAL, reason) if reason else (DOCKER, f"the container engine has an image of {target.name}")
+    problem = why_unavailable(request)
+    return (LOCAL, problem) if problem else (DOCKER, f"the container engine has an image of {target.name}")
 
 
 def find_runtime(name: str) -> Callable[[RuntimeRequest], PreparedRuntime]:

@@ -73,8 +73,9 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
 
 
 def why_unavailable(request: RuntimeRequest) -> str | None:
-    """Return why containers of the target are not available now (no engine, no compose, no local image), or None."""
+    """Return why containers cannot run a target now (a need, no engine, no compose, no local image), or None."""
     try:
+        raise_if_unmet(request, WHY_UNAVAILABLE)
         client, _ = engine.connect(), engine.find_compose()
         image = images.find(client, request.target, request.image)
     except HarnessError as error:
@@ -99,19 +100,15 @@ class DockerRuntime:
         self._looked_s = self.now_s()
         self._containers: dict[int, Container] = {}
         self._running: set[int] = set()
-        self._paused: set[int] = set()
-        self._reach = Reach(self.spec.controllers)
+        self._reach = Reach(self.spec.controllers, self._running)
         self.abilities = (self, NamespaceFaults(self.brokers, self._inside, self._inner_address, self._reach))
         self._addresses, _ = listeners(self.spec, lambda _: ports.LOOPBACK)
+        self.is_up, self.address = self._reach.is_up, self._addresses.__getitem__
         self._configurations = {b: self.recipe.configure(self.spec, b, at) for b, at in self._addresses.items()}
         admin_ports = ports.free_ports(len(self.brokers)) if self.recipe.admin_port else []
         self._admin_addresses = {
             broker: Address(ports.LOOPBACK, number) for broker, number in zip(self.brokers, admin_ports, strict=False)
         }
-
-    def address(self, broker: int) -> Address:
-        """Return the broker's address for clients."""
-        return self._addresses[broker]
 
     def admin_address(self, broker: int) -> Address:
         """Return the address of the broker's HTTP API. Raises `HarnessError` for brokers without one."""
@@ -168,7 +165,7 @@ class DockerRuntime:
 
     def pause(self, broker: int) -> None:
         """Pause the container (the cgroup freezer)."""
-        self._paused.add(broker)
+        self._reach.paused.add(broker)
         with engine.errors_as(f"broker {broker} cannot be paused"):
             self._containers[broker].pause()
 
@@ -176,7 +173,7 @@ class DockerRuntime:
         """Continue the container."""
         with engine.errors_as(f"broker {broker} cannot be resumed"):
             self._containers[broker].unpause()
-        self._paused.discard(broker)
+        self._reach.paused.discard(broker)
 
     def cut(self, broker: int) -> None:
         """Disconnect the container from the run's network."""
@@ -189,10 +186,6 @@ class DockerRuntime:
         with engine.errors_as(f"broker {broker} cannot be reconnected"):
             self._network().connect(self._containers[broker], aliases=[service(broker)])
         self._reach.cut.discard(broker)
-
-    def is_up(self, broker: int) -> bool:
-        """Return whether the broker's container should be running and reachable."""
-        return broker in self._running - self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker whose container ended by itself."""

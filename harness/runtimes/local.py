@@ -20,10 +20,9 @@ from harness.kafka_api.address import Address
 from harness.protect.gate.build import Agent, build_agent
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
-from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
 from harness.runtimes.own import OwnProcesses
-from harness.runtimes.power import SYNC_NOTES, why_no_notes
+from harness.runtimes.power import SYNC_NOTES, LocalFiles, why_no_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 from harness.targets.own import SystemFile
@@ -77,9 +76,8 @@ class LocalRuntime:
     def __post_init__(self) -> None:
         self.brokers, links = self.spec.brokers, self.links
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._paused: set[int] = set()
         self._doomed: set[int] = set()
-        self._reach = namespaces.Reach(self.spec.controllers)
+        self._reach = namespaces.Reach(self.spec.controllers, self._processes)
         faults = namespaces.NamespaceFaults(self.brokers, links.prefix, links.address, self._reach) if links else None
         self._files = LocalFiles(self, self._log_dir, self.agent)
         self.abilities = (self, faults, self._files)
@@ -87,16 +85,13 @@ class LocalRuntime:
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
         self._addresses, self.controllers = listeners(self.spec, links.address if links else lambda _: ports.LOOPBACK)
+        self.is_up, self.address = self._reach.is_up, self._addresses.__getitem__
         self.own: OwnProcesses | None = None
         if self.system is not None:
             self.own = OwnProcesses(self.system, self.spec, self.java, self._home, self._addresses)
         # If clients must log in, brokers have a separate listener for each other.
         inner = ports.free_ports(len(self.brokers)) if self.spec.security else []
         self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(self.brokers, inner, strict=False)}
-
-    def address(self, broker: int) -> Address:
-        """Return the broker's address for clients."""
-        return self._addresses[broker]
 
     def start_cluster(self) -> None:
         """Format every broker's storage concurrently, and start the brokers. Raises `BootError`."""
@@ -153,17 +148,17 @@ class LocalRuntime:
         process = self._processes.pop(broker)
         _send(process, signal.SIGKILL)
         process.wait(timeout=STOP_TIMEOUT_S)
-        self._paused.discard(broker)
+        self._reach.paused.discard(broker)
 
     def pause(self, broker: int) -> None:
         """SIGSTOP the broker."""
-        self._paused.add(broker)
+        self._reach.paused.add(broker)
         _send(self._processes[broker], signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
         """SIGCONT the broker."""
         _send(self._processes[broker], signal.SIGCONT)
-        self._paused.discard(broker)
+        self._reach.paused.discard(broker)
 
     def cut(self, broker: int) -> None:
         """Cut the link of the broker's namespace. Raises `HarnessError` without namespaces."""
@@ -191,10 +186,6 @@ class LocalRuntime:
         """Put the clock of the broker's process forward."""
         self._raise_without(Need.CLOCK)
         faketime.set_offset(self._home(broker) / "clock", offset_s)
-
-    def is_up(self, broker: int) -> bool:
-        """Return whether the broker's process should be running and reachable."""
-        return broker in self._processes and broker not in self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""

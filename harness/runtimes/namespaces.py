@@ -5,7 +5,7 @@ broken cable: connections stay open on both sides, and TCP retries with increasi
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from harness.host import commands, network
@@ -17,21 +17,28 @@ TABLES, CONTROL = "iptables", "tc"
 
 @dataclass(frozen=True)
 class Reach:
-    """The brokers that are part of the cluster, by the faults of the network between them.
+    """The brokers that are part of the cluster.
 
-    A broker is reachable if its links with any controller work in both directions. ``cut``: brokers that are cut off
-    from all others, including the harness. ``blocked``: links without packets from the first to the second broker.
+    A broker is up if it is ``running`` and not ``paused``, and its links with any controller work in both directions.
+    ``cut``: brokers that are cut off from all others, including the harness. ``blocked``: links without packets from
+    the first to the second broker.
     """
 
     controllers: Sequence[int]
+    running: Container[int]
+    paused: set[int] = field(default_factory=set)
     cut: set[int] = field(default_factory=set)
     blocked: set[tuple[int, int]] = field(default_factory=set)
 
-    def has(self, broker: int) -> bool:
-        """Return whether the broker is reachable."""
-        return broker not in self.cut and any(
-            broker == controller or not {(broker, controller), (controller, broker)} & self.blocked
-            for controller in self.controllers
+    def is_up(self, broker: int) -> bool:
+        """Return whether the broker should be running and part of the cluster."""
+        return (
+            broker in self.running
+            and broker not in self.paused | self.cut
+            and any(
+                broker == controller or not {(broker, controller), (controller, broker)} & self.blocked
+                for controller in self.controllers
+            )
         )
 
 
@@ -119,6 +126,6 @@ def _why_missing(command: str, package: str) -> str | None:
 
 def _why_refused(attempt: Callable[[NamespaceFaults], None]) -> str | None:
     def on_network(probe: NamespaceNetwork) -> None:
-        attempt(NamespaceFaults(probe.brokers, probe.prefix, probe.address, Reach(())))
+        attempt(NamespaceFaults(probe.brokers, probe.prefix, probe.address, Reach((), ())))
 
     return network.why_refused(on_network, brokers=(1, 2))

@@ -1,28 +1,26 @@
 """Power failures: an agent records a broker's syncs to disk, and the files are cut to their synced lengths.
 
-The agent in the broker's JVM (``java/power/syncs``) writes notes. A note is a line with fields separated by tabs:
-``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove PATH``. Paths are relative to the data folder,
-whose only subfolders are partitions. `nemesis` decides which broker loses its power, and when. A failure follows the
-rules of a journaling file system (ext4, XFS) whose page cache is lost:
+The agent in the broker's JVM (``java/power/syncs``) writes lines with fields separated by tabs: ``sync SIZE PATH``,
+``truncate SIZE PATH``, ``rename FROM TO``, ``remove PATH``. Paths are relative to the data folder, whose only
+subfolders are partitions. A failure follows the rules of a journaling file system (ext4, XFS) whose page cache is lost:
 
-- **Content** exists up to the length at the last sync of the file. A file that was never synced is empty.
-- **Names** do not change. Creations, renamings and deletions are journalled in order, and every sync of any file writes
-  the journal (a broker syncs several times a second); without a sync it is written within five seconds. So no directory
-  must be synced, and a file whose new name survives has the content of the renamed file. ext4 also writes content
-  before a renaming replaces a file (``auto_da_alloc``), which is ignored, as XFS does not.
-- **Indexes** (``.index``, ``.timeindex``) do not change. They are mapped, and written in place, so that their synced
-  content is unknown. A broker rebuilds them from the log above its recovery point (``LogSegment.recover``).
+- **Content** exists up to the length at the last sync of the file; a file that was never synced is empty. The kernel
+  also writes content without a sync, by default after half a minute, which is ignored as the worst case.
+- **Names** do not change: creations, renamings and deletions are journalled in order, and every sync of any file writes
+  the journal. So no directory must be synced, and a file whose new name survives has the content of the renamed file.
+- **Indexes** (``.index``, ``.timeindex``) do not change: they are mapped, and written in place. A broker rebuilds them
+  from the log above its recovery point (``LogSegment.recover``).
 - **Metadata** (``__cluster_metadata``) is spared: a lost quorum is another fault.
-
-The kernel also writes content without a sync, by default after half a minute, which is ignored as the worst case.
 """
 
 import mmap
 import os
 import re
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,11 +29,16 @@ from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.json_codec import to_json
 from harness.kafka_api import TopicPartition
-from harness.protect.gate.build import AgentSource
+from harness.protect.gate.build import Agent, AgentSource
+from harness.runtimes.base import Need, Runtime
 
 SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes", "power/syncs", "sync-notes.jar")
 """The agent; its argument is ``LOG=FOLDER``: it records its syncs of files in the folder in the log."""
+NOTES: Final = "synced"
 METADATA_FOLDER: Final = "__cluster_metadata-"
+LOOK_S: Final = 0.001
+"""A cleaner's files exist for ten milliseconds."""
+WATCH_S: Final = 0.5
 _INDEX: Final = re.compile(r"\.(index|timeindex)(\.\w+)?$")
 _LIVE_LOG: Final = re.compile(r"(?P<folder>(?P<topic>[^/]+)-(?P<partition>\d+))/(?P<base>\d{20})\.log(\.swap)?")
 """A segment's log that a broker would load; the logs of a cleaner or a deletion have no additional records."""
@@ -186,3 +189,74 @@ def _lost(name: str, path: Path, to_bytes: int, files: Collection[str]) -> LostR
         sum(count for *_, count in lost),
         min(later, default=None),
     )
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """Implements `harness.runtimes.base.PowerSupplies` and `DataFiles` for processes of this machine.
+
+    ``data``: returns the data folder of a broker, which is next to its sync notes. ``agent``: writes them, or None.
+    """
+
+    processes: Runtime
+    data: Callable[[int], Path]
+    agent: Agent | None = None
+
+    def begin_notes(self, brokers: Sequence[int]) -> None:
+        """Create the sync notes of brokers that were never started, or just lost their power."""
+        for broker in brokers if self.agent else ():
+            begin_notes(self._notes(broker), self.data(broker))
+
+    def flags(self, broker: int) -> list[str]:
+        """Return the JVM's flags for sync notes, if any."""
+        return [] if self.agent is None else [self.agent.flag(f"{self._notes(broker)}={self.data(broker)}")]
+
+    def unsynced(self, broker: int) -> list[Cut]:
+        """Compare the files of a broker, which may be running, with its sync notes."""
+        return list(find_unsynced(self.data(broker), self._synced(broker)))
+
+    def cut_power(self, broker: int) -> list[Cut]:
+        """SIGKILL the broker, and cut its files to their synced lengths."""
+        self._raise_without_notes()
+        self.processes.kill(broker)
+        cuts = cut_unsynced(self.data(broker), self._synced(broker))
+        self.begin_notes([broker])
+        return cuts
+
+    def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
+        """Search every millisecond. SIGSTOP the broker if such files seem to exist, then SIGKILL or SIGCONT it."""
+        until_s = time.monotonic() + WATCH_S
+        while not self._ending(broker, suffixes):
+            if time.monotonic() >= until_s:
+                return {}
+            time.sleep(LOOK_S)
+        self.processes.pause(broker)
+        if not self._ending(broker, suffixes):
+            self.processes.resume(broker)
+            return {}
+        self.processes.kill(broker)
+        return self._ending(broker, suffixes)
+
+    def _notes(self, broker: int) -> Path:
+        return self.data(broker).with_name(NOTES)
+
+    def _synced(self, broker: int) -> Synced:
+        self._raise_without_notes()
+        return read_synced(self._notes(broker).read_text())
+
+    def _raise_without_notes(self) -> None:
+        if self.agent is None:
+            raise HarnessError(f"the brokers of this run are not {Need.SYNCS}")
+
+    def _ending(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
+        """Return the sizes of the partitions' files with these suffixes, except files that vanish in the meantime."""
+        sizes = {}
+        for folder in os.scandir(self.data(broker)):
+            if not folder.is_dir() or folder.name.startswith(METADATA_FOLDER):
+                continue
+            with suppress(FileNotFoundError), os.scandir(folder) as files:
+                for file in files:
+                    if file.name.endswith(suffixes):
+                        with suppress(FileNotFoundError):
+                            sizes[f"{folder.name}/{file.name}"] = file.stat().st_size
+        return sizes

@@ -20,7 +20,6 @@ from harness.host.leftovers import NODES_FILE
 from harness.host.node_runs import MAKE_PRIVATE, log_in, log_out, node_marker, on_each, remove, run_dir
 from harness.host.nodes import Access, NodeConnection
 from harness.json_codec import to_json
-from harness.kafka_api.address import Address
 from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
 from harness.runtimes.namespaces import Reach, at_random
@@ -84,15 +83,11 @@ class SshRuntime:
         self._looked_s = time.monotonic()
         self._connections: dict[int, NodeConnection] = {}
         self._process_ids: dict[int, int] = {}
-        self._paused: set[int] = set()
-        self._reach = Reach(self.spec.controllers)
+        self._reach = Reach(self.spec.controllers, self._process_ids)
         self.abilities = (self,)
         hosts = dict(zip(self.brokers, (node.host for node in nodes), strict=True))
         self._addresses, self._controllers = listeners(self.spec, hosts.__getitem__)
-
-    def address(self, broker: int) -> Address:
-        """Return the broker's address for clients."""
-        return self._addresses[broker]
+        self.is_up, self.address = self._reach.is_up, self._addresses.__getitem__
 
     def start_cluster(self) -> None:
         """Install jars and format storage on every node concurrently, and start the brokers. Raises `BootError`."""
@@ -145,13 +140,13 @@ class SshRuntime:
 
     def pause(self, broker: int) -> None:
         """SIGSTOP the broker."""
-        self._paused.add(broker)
+        self._reach.paused.add(broker)
         self._connections[broker].run("kill", "-STOP", str(self._process_ids[broker]))
 
     def resume(self, broker: int) -> None:
         """SIGCONT the broker."""
         self._connections[broker].run("kill", "-CONT", str(self._process_ids[broker]))
-        self._paused.discard(broker)
+        self._reach.paused.discard(broker)
 
     def cut(self, broker: int) -> None:
         """Drop the packets of this cluster's ports in the node's firewall."""
@@ -178,10 +173,6 @@ class SshRuntime:
         for connection in self._connections.values():
             node_runs.remove_rules(connection, self.spec.run_id)
         self._reach.blocked.clear()
-
-    def is_up(self, broker: int) -> bool:
-        """Return whether the broker's process should be running and reachable."""
-        return broker in self._process_ids and broker not in self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""

@@ -10,8 +10,8 @@ from fakes.runtime import FakeRuntime
 
 from harness.errors import HarnessError
 from harness.protect.gate.build import Agent
-from harness.runtimes import local_files
-from harness.runtimes.local_files import LocalFiles
+from harness.runtimes import power
+from harness.runtimes.power import LocalFiles
 
 SUFFIXES = (".cleaned", ".swap")
 CLEANED = "t-0/00000000000000000000.log.cleaned"
@@ -40,7 +40,7 @@ class Processes(FakeRuntime):
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(local_files, "WATCH_S", 0.01)
+    monkeypatch.setattr(power, "WATCH_S", 0.01)
     for folder in ("t-0", "__cluster_metadata-0"):
         (tmp_path / "data" / folder).mkdir(parents=True)
     (tmp_path / "data" / "meta.properties").write_bytes(bytes(3))

@@ -241,5 +241,5 @@ def test_without_root_or_the_ip_command_nothing_is_created_or_removed(
 def test_members_exchange_packets_with_a_controller(
     controllers: list[int], cut: set[int], blocked: list[tuple[int, int]], members: list[int]
 ) -> None:
-    reach = Reach(controllers, cut, set(blocked))
-    assert [broker for broker in (1, 2, 3, 4) if reach.has(broker)] == members
+    reach = Reach(controllers, (1, 2, 3, 4), cut=cut, blocked=set(blocked))
+    assert [broker for broker in (1, 2, 3, 4) if reach.is_up(broker)] == members

@@ -260,9 +260,9 @@ def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
 def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str) -> None:
     shape = find_script(name).shape
     assert shape is not None
-    reach = Reach(FIVE.controllers)
+    reach = Reach(FIVE.controllers, FIVE.brokers)
     reach.blocked.update(topology.lost(shape(FIVE), FIVE.brokers))
-    assert [broker for broker in FIVE.brokers if not reach.has(broker)] == list(FIVE.absent)
+    assert [broker for broker in FIVE.brokers if not reach.is_up(broker)] == list(FIVE.absent)
     leader = FIVE.replicas(0)[0]
     heard_by_both = [b for b in FIVE.absent if {(b, leader), (leader, b)} <= set(shape(FIVE))]
     assert heard_by_both == []

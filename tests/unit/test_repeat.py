@@ -14,6 +14,7 @@ from fakes.progress import FakeProgress
 from harness.cli import main as cli
 from harness.cli.options.request import OPTIONS, command_line
 from harness.cluster.boot import Equipment
+from harness.host import engine
 from harness.host.nodes import Access, Node
 from harness.play import run as runs
 from harness.play import run_plan
@@ -24,7 +25,7 @@ from harness.run_folder import store
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import choose, docker
-from harness.runtimes.base import PreparedRuntime, RuntimeRequest
+from harness.runtimes.base import Need, PreparedRuntime, RuntimeRequest
 from harness.schedules.schedule import Schedule, in_order, write_schedule
 from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -217,6 +218,14 @@ def test_auto_says_what_it_chose_and_why(
     monkeypatch.setattr(docker, "why_unavailable", lambda _: engine)
     assert choose("auto", asked) == (name, reason)
     assert choose("local", asked) == ("local", None)
+
+
+def test_auto_chooses_processes_for_a_clock_for_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
+    monkeypatch.setattr(engine, "connect", lambda: pytest.fail("the needs are checked first"))
+    name, reason = choose("auto", wanted(needs=frozenset({Need.CLOCK})))
+    assert name == "local"
+    assert str(reason).startswith("this run needs a separate clock for each broker: containers share the clock")
 
 
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
