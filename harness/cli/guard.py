@@ -139,7 +139,7 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
 
 
 def _show(state: PauseState, output: str) -> None:
-    from harness.protect.guard.topics import changes_text  # noqa: PLC0415
+    from harness.protect.guard.cluster import changes_text  # noqa: PLC0415
 
     if output == JSON:
         pauses = [

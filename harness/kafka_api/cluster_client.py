@@ -39,7 +39,8 @@ class ClusterClient:
     ) -> None:
         """Store where brokers are; nothing is connected yet.
 
-        ``policy`` holds for requests without a policy. A client that ``keeps_connections`` uses them until `close`.
+        ``policy`` holds for requests without a policy. A client that ``keeps_connections`` uses them until `close`; a
+        request over a connection that the broker has closed meanwhile is sent once more, over a new connection.
         """
         self.policy = policy
         self.clock = clock or RealClock()
@@ -141,9 +142,15 @@ class ClusterClient:
     def _call(self, address: Address, request: Request[Any], policy: RetryPolicy | None) -> Any:
         self.requests += 1
         key = address, policy or self.policy
+        idle = self._idle.pop(key, None)
         try:
-            connection = self._idle.pop(key, None) or Connection(*key, self.clock, self._dial)
-            answer = connection.call(request)
+            connection = idle or Connection(*key, self.clock, self._dial)
+            try:
+                answer = connection.call(request)
+            except ConnectionError:
+                if idle is None:
+                    raise
+                answer = connection.call(request)
         except TimeoutError:
             self._silent_until_s[address] = self.clock.now_s() + SILENT_S
             raise

@@ -1,8 +1,7 @@
-"""Connections to one chosen broker, over kafka-python's messages.
+"""Connections to one chosen broker, over kafka-python's messages: librdkafka chooses the broker by itself.
 
-Reading a follower needs a request to a chosen broker, and librdkafka chooses the broker by itself. The caller decides
-how long to wait for a broker, and whether to repeat a request (`RetryPolicy`): a paused broker accepts connections and
-never answers.
+The caller decides how long to wait for a broker, and whether to repeat a request (`RetryPolicy`): a paused broker
+accepts connections and never answers.
 """
 
 from __future__ import annotations
@@ -33,16 +32,13 @@ CLIENT_ID: Final = "compaction-harness"
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """A limit on the wait for a broker, and on repeated requests.
+    """``answer_s``: the limit on the wait for a connection, and for each answer.
 
-    ``answer_s``: for a connection, and for each answer. ``repeat_s``: for so long a request without an answer is sent
-    again, over a new connection; 0: never. ``reopens``: where the broker has closed a connection after an earlier
-    answer, the request is sent once more, over a new connection.
+    ``repeat_s``: for so long a request without an answer is sent again, over a new connection; 0: never.
     """
 
     answer_s: float = 3.0
     repeat_s: float = 0.0
-    reopens: bool = False
 
 
 ONCE: Final = RetryPolicy()
@@ -136,7 +132,6 @@ class Connection:
         self.policy = policy
         self._clock = clock or RealClock()
         self._dial = dial
-        self._has_answered = False
         self._stream: SocketStream | None = dial(address, timeout_s=policy.answer_s)
 
     def ask(self, request: Request[T]) -> T:
@@ -148,24 +143,8 @@ class Connection:
 
         Raises OSError where the broker does not answer, `HarnessError` where it refuses the login.
         """
-        if self.policy.repeat_s:
-            return self._repeat(request)
-        may_reopen = self.policy.reopens and self._has_answered
-        try:
+        if not self.policy.repeat_s:
             return self._send(request)
-        except ConnectionError:
-            if not may_reopen:
-                raise
-            return self._send(request)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._has_answered = False
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-
-    def _repeat(self, request: Request[Any]) -> Any:
         errors: list[OSError] = []
 
         def answer() -> tuple[Any] | None:
@@ -182,15 +161,19 @@ class Connection:
         assert answered is not None  # noqa: S101  (wait_until returns true values only)
         return answered[0]
 
+    def close(self) -> None:
+        """Close the connection."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
     def _send(self, request: Request[Any]) -> Any:
         try:
             self._stream = self._stream or self._dial(self.address, timeout_s=self.policy.answer_s)
-            answer = self._stream.call(request.message)
+            return self._stream.call(request.message)
         except BaseException:
             self.close()
             raise
-        self._has_answered = True
-        return answer
 
 
 def ask(address: Address, request: Request[T], policy: RetryPolicy = ONCE) -> T:

@@ -16,12 +16,11 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
     Request,
     acknowledged,
-    error_codes,
-    error_name,
+    errors_in,
     numbers_per_topic,
     partitions_in,
     per_topic,
-    raise_if_refused,
+    raise_for_errors,
     request,
     results_in,
 )
@@ -85,8 +84,8 @@ def fetch_offsets(
 
     def decode(answer: Any) -> CommittedOffsets:
         offsets = {tp: p.committed_offset for tp, p in partitions_in(answer.topics) if not p.error_code}
-        errors = map(error_name, error_codes(answer.to_dict()))
-        return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, next(errors, None))
+        errors = [why for _, why in errors_in(answer.to_dict())]
+        return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, *errors[:1])
 
     topics = numbers_per_topic(partitions)
     return request(OffsetFetchRequest, VERSION, decode, group_id=group, topics=topics, require_stable=require_stable)
@@ -116,7 +115,7 @@ def list_groups() -> Request[list[str]]:
     """Return the groups that a broker coordinates and this user may describe. Raises `HarnessError` for a refusal."""
 
     def decode(answer: Any) -> list[str]:
-        raise_if_refused([answer], "groups cannot be listed")
+        raise_for_errors(answer, "groups cannot be listed")
         return [group.group_id for group in answer.groups]
 
     return request(ListGroupsRequest, LIST_VERSION, decode)

@@ -6,9 +6,9 @@ Messages are kafka-python's; their structures are dictionaries here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import kafka.errors
 
@@ -48,21 +48,17 @@ def request(kind: type[ApiMessage], version: int, decode: Callable[[Any], T], **
     return Request(message(kind, version, **fields), decode)
 
 
-def acknowledged(kind: type[ApiMessage], version: int, action: str, **fields: Any) -> Request[None]:
-    """Build a request whose answer has errors only. ``action``: as in `raise_for_errors`."""
-    return request(kind, version, lambda answer: raise_for_errors(answer, action), **fields)
+def acknowledged(
+    kind: type[ApiMessage], version: int, action: str, *, accepted: int | None = None, **fields: Any
+) -> Request[None]:
+    """Build a request whose answer has errors only. ``action``, ``accepted``: as in `raise_for_errors`."""
+    return request(kind, version, lambda answer: raise_for_errors(answer, action, accepted=accepted), **fields)
 
 
 def _structured(field: Any, value: Any) -> Any:
-    if value is None or not (field.is_struct() or field.is_struct_array()):
-        return value
-    if field.is_struct_array():
-        return [field(**_structures(field, item)) for item in value]
-    return field(**_structures(field, value))
-
-
-def _structures(field: Any, item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _structured(field.fields[name], value) for name, value in item.items()}
+    if isinstance(value, dict):
+        return field(**{name: _structured(field.fields[name], item) for name, item in value.items()})
+    return [_structured(field, item) for item in value] if isinstance(value, list) else value
 
 
 def per_topic(
@@ -94,31 +90,22 @@ def results_in(topics: Iterable[Any], read: Callable[[Any], T]) -> dict[TopicPar
     return {tp: error_name(p.error_code) if p.error_code else read(p) for tp, p in partitions_in(topics)}
 
 
-def error_codes(answer: Any) -> list[int]:
-    """Return the codes of all errors in an answer."""
-    if isinstance(answer, list):
-        return [code for part in answer for code in error_codes(part)]
-    if not isinstance(answer, dict):
-        return []
-    codes = [value for name, value in answer.items() if name.endswith("error_code") and value]
-    return codes + [code for value in answer.values() for code in error_codes(value)]
-
-
 def error_name(code: int) -> str:
     """Return the name of an error in an answer."""
     return str(kafka.errors.for_code(code).__name__)
 
 
-def refusal(result: Any) -> str | None:
-    """Return why a broker refuses, in its own words if it gives any; None where it does not refuse."""
-    return (getattr(result, "error_message", None) or error_name(result.error_code)) if result.error_code else None
+ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 
 
-def raise_if_refused(results: Iterable[Any], action: str) -> None:
-    """Raise `HarnessError` for the first refusal. ``action``: what cannot be done."""
-    for result in results:
-        if why := refusal(result):
-            raise HarnessError(f"{action}: {why}")
+def errors_in(part: Any) -> list[tuple[int, str]]:
+    """Return the code of each error in an answer, at any depth, with the broker's own words or the error's name."""
+    if isinstance(part, list):
+        return [error for item in part for error in errors_in(item)]
+    if not isinstance(part, dict):
+        return []
+    codes = [code for name in ERROR_FIELDS if (code := part.get(name))]
+    return [(code, part.get("error_message") or error_name(code)) for code in codes] + errors_in(list(part.values()))
 
 
 def raise_for_errors(answer: Any, action: str, *, accepted: int | None = None) -> None:
@@ -126,9 +113,8 @@ def raise_for_errors(answer: Any, action: str, *, accepted: int | None = None) -
 
     ``action``: the rejected action. ``accepted``: the code of an answer that is not an error.
     """
-    errors = [kafka.errors.for_code(code) for code in error_codes(answer.to_dict()) if code != accepted]
-    final = [error.__name__ for error in errors if not error.retriable]
-    if final:
-        raise RefusedError(f"{action}: {', '.join(final)}")
+    errors = [(code, why) for code, why in errors_in(answer.to_dict()) if code != accepted]
+    final = [why for code, why in errors if not kafka.errors.for_code(code).retriable]
     if errors:
-        raise RetriableError(f"{action}: {', '.join(error.__name__ for error in errors)}")
+        raised = RefusedError if final else RetriableError
+        raise raised(f"{action}: {', '.join(final or [why for _, why in errors])}")

@@ -54,10 +54,11 @@ def produce(
     partition: TopicPartition, batch: bytes, transactional_id: str | None, transaction_version: int = 1
 ) -> Request[None]:
     """Write a batch that the whole ISR acknowledges. For the partition's leader."""
-    return request(
+    return acknowledged(
         ProduceRequest,
         PRODUCE[transaction_version],
-        lambda answer: raise_for_errors(answer, "a batch", accepted=DUPLICATE_SEQUENCE),
+        "a batch",
+        accepted=DUPLICATE_SEQUENCE,
         transactional_id=transactional_id,
         acks=ALL_IN_SYNC,
         timeout_ms=TIMEOUT_MS,

@@ -17,7 +17,7 @@ from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.fetch import MAX_BYTES, NO_SESSION
-from harness.kafka_api.messages import Request, error_codes, error_name, request
+from harness.kafka_api.messages import Request, error_name, errors_in, request
 
 METADATA_TOPIC_ID: Final = UUID(int=1)
 """``Uuid.METADATA_TOPIC_ID``."""
@@ -135,4 +135,4 @@ def _partition_of(topics: Any, answer: Any) -> Any:
     for topic in topics:
         for partition in topic.partitions:
             return partition
-    raise HarnessError(", ".join(map(error_name, error_codes(answer.to_dict()))) or "an empty answer")
+    raise HarnessError(", ".join(why for _, why in errors_in(answer.to_dict())) or "an empty answer")

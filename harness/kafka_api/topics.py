@@ -1,27 +1,28 @@
-"""Changes of topics: creation, deletion of topics and records, replicas, leaders; and the sizes of replicas.
+"""Administrative requests: topics, records, replicas, leaders, sizes of replicas, settings of topics and brokers.
 
-Any broker takes these requests, except that a partition's leader deletes its records: a KRaft broker forwards them to
-the controller.
+Any broker takes changes, as a KRaft broker forwards them to the controller. But a partition's leader deletes its
+records, and only the broker itself describes and changes the settings that it alone has. A broker answers with its own
+view of a topic's settings.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol import admin
 
+from harness.broker_files.copies.selection import listed
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
     Request,
     acknowledged,
-    error_codes,
     error_name,
+    errors_in,
     numbers_per_topic,
     partitions_in,
     per_topic,
-    raise_if_refused,
-    refusal,
+    raise_for_errors,
     request,
 )
 
@@ -30,52 +31,39 @@ PREFERRED_ELECTION: Final = 0
 ALREADY_EXISTS: Final = 36
 
 
-def create_topics(
-    replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]
-) -> Request[dict[str, str]]:
-    """Create topics, each partition on these replicas, the first of which leads. Return the refusals by topic."""
-    configs = [{"name": name, "value": value} for name, value in settings.items()]
-    topics = per_topic(
-        (((name, n), {"partition_index": n, "broker_ids": list(brokers)}) for (name, n), brokers in replicas.items()),
-        partitions="assignments",
-    )
-    return request(
-        admin.CreateTopicsRequest,
-        5,
-        lambda answer: {topic.name: why for topic in answer.topics if (why := refusal(topic))},
-        topics=[{**topic, "num_partitions": -1, "replication_factor": -1, "configs": configs} for topic in topics],
-        timeout_ms=TIMEOUT_MS,
-    )
+def create_topics(replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> Request[None]:
+    """Create topics, each partition on these replicas, the first of which leads."""
+    assigned = (((name, n), {"partition_index": n, "broker_ids": list(ids)}) for (name, n), ids in replicas.items())
+    topics = per_topic(assigned, partitions="assignments")
+    return _creation([{**topic, "num_partitions": -1, "replication_factor": -1} for topic in topics], settings)
 
 
 def create_topic(topic: str, replicas: int, settings: Mapping[str, str], partitions: int = 1) -> Request[None]:
     """Create a topic on brokers that the controller chooses, unless it exists."""
+    new = {"name": topic, "num_partitions": partitions, "replication_factor": replicas, "assignments": []}
+    return _creation([new], settings, accepted=ALREADY_EXISTS)
 
-    def decode(answer: Any) -> None:
-        refused = [result for result in answer.topics if result.error_code != ALREADY_EXISTS]
-        raise_if_refused(refused, f"topic {topic} cannot be created")
 
+def _creation(
+    topics: Sequence[Mapping[str, Any]], settings: Mapping[str, str], accepted: int | None = None
+) -> Request[None]:
     configs = [{"name": name, "value": value} for name, value in settings.items()]
-    new = {"name": topic, "num_partitions": partitions, "replication_factor": replicas}
-    return request(
+    return acknowledged(
         admin.CreateTopicsRequest,
         5,
-        decode,
-        topics=[{**new, "assignments": [], "configs": configs}],
+        f"topic {', '.join(topic['name'] for topic in topics)} cannot be created",
+        accepted=accepted,
+        topics=[{**topic, "configs": configs} for topic in topics],
         timeout_ms=TIMEOUT_MS,
     )
 
 
 def delete_topic(topic: str, topic_id: UUID | None = None) -> Request[None]:
     """Delete a topic; with its ``topic_id``, a topic that was created again since is not deleted."""
-
-    def decode(answer: Any) -> None:
-        raise_if_refused(answer.responses, f"topic {topic} cannot be deleted")
-
-    if topic_id is None:
-        return request(admin.DeleteTopicsRequest, 5, decode, topic_names=[topic], timeout_ms=TIMEOUT_MS)
-    topics = [{"name": None, "topic_id": topic_id}]
-    return request(admin.DeleteTopicsRequest, 6, decode, topics=topics, timeout_ms=TIMEOUT_MS)
+    by_name, by_id = {"topic_names": [topic]}, {"topics": [{"name": None, "topic_id": topic_id}]}
+    version, fields = (5, by_name) if topic_id is None else (6, by_id)
+    action = f"topic {topic} cannot be deleted"
+    return acknowledged(admin.DeleteTopicsRequest, version, action, timeout_ms=TIMEOUT_MS, **fields)
 
 
 def delete_records(partition: TopicPartition, before: int) -> Request[None]:
@@ -100,14 +88,9 @@ def elect_preferred(partitions: Iterable[TopicPartition]) -> Request[None]:
 
 def reassign(replicas: Mapping[TopicPartition, Sequence[int]]) -> Request[None]:
     """Assign new replicas; a new order alone changes the preferred leader (KIP-455)."""
-
-    def decode(answer: Any) -> None:
-        raise_if_refused([answer], "replicas cannot be reassigned")
-        for (name, number), p in partitions_in(answer.responses):
-            raise_if_refused([p], f"{name}-{number} cannot be reassigned")
-
     topics = per_topic((tp, {"partition_index": tp[1], "replicas": list(ids)}) for tp, ids in replicas.items())
-    return request(admin.AlterPartitionReassignmentsRequest, 0, decode, timeout_ms=TIMEOUT_MS, topics=topics)
+    action = f"replicas of {listed([f'{name}-{number}' for name, number in replicas])} cannot be reassigned"
+    return acknowledged(admin.AlterPartitionReassignmentsRequest, 0, action, timeout_ms=TIMEOUT_MS, topics=topics)
 
 
 @dataclass(frozen=True)
@@ -122,7 +105,7 @@ def list_reassignments(partitions: Iterable[TopicPartition]) -> Request[dict[Top
     """Return the reassignments under way of these partitions (KIP-455). A user needs Describe on the cluster."""
 
     def decode(answer: Any) -> dict[TopicPartition, Reassignment]:
-        raise_if_refused([answer], "reassignments are unknown")
+        raise_for_errors(answer, "reassignments are unknown")
         return {
             tp: Reassignment(frozenset(p.adding_replicas), frozenset(p.removing_replicas))
             for tp, p in partitions_in(answer.topics)
@@ -153,7 +136,7 @@ def describe_log_dirs(partitions: Iterable[TopicPartition], *, version: int = 1)
     topics = numbers_per_topic(partitions, name="topic", partitions="partitions")
 
     def decode(answer: Any) -> LogDirs:
-        errors = map(error_name, error_codes(answer.to_dict()))
+        errors = (why for _, why in errors_in(answer.to_dict()))
         directories = [directory for directory in answer.results if not directory.error_code]
         replicas = (replica for directory in directories for replica in partitions_in(directory.topics))
         usable = min((directory.usable_bytes for directory in directories), default=-1)
@@ -164,3 +147,75 @@ def describe_log_dirs(partitions: Iterable[TopicPartition], *, version: int = 1)
         )
 
     return request(admin.DescribeLogDirsRequest, version, decode, topics=topics)
+
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+EVERY_BROKER: Final = ""
+SET_CONFIG, DELETE_CONFIG = 0, 1
+EXPLICIT_SOURCE: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2}
+"""``DescribeConfigsResponse.ConfigSource``: TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG."""
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    """The effective value of a setting. ``is_explicit``: the topic or broker itself has a dynamic value."""
+
+    value: str
+    is_explicit: bool
+
+    @property
+    def explicit(self) -> str | None:
+        """The value that the topic or broker itself has; None where the value is inherited."""
+        return self.value if self.is_explicit else None
+
+
+def describe_configs(
+    kind: int, names: Iterable[str], settings: Collection[str] | None = None
+) -> Request[dict[str, dict[str, ConfigEntry] | str]]:
+    """Return settings by topic or broker, or the error's name. ``settings``: names of settings; None for all."""
+    keys = None if settings is None else list(settings)
+    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": keys} for name in names]
+
+    def decode(answer: Any) -> dict[str, dict[str, ConfigEntry] | str]:
+        return {
+            result.resource_name: error_name(result.error_code)
+            if result.error_code
+            else {c.name: ConfigEntry(c.value, c.config_source == EXPLICIT_SOURCE[kind]) for c in result.configs}
+            for result in answer.results
+        }
+
+    return request(admin.DescribeConfigsRequest, 4, decode, resources=resources)
+
+
+def alter_configs(kind: int, changes: Mapping[str, Mapping[str, str | None]]) -> Request[dict[str, str]]:
+    """Set values, or remove them with None; other settings stay. Return the refusals by topic or broker.
+
+    ``changes``: by topic or broker. `EVERY_BROKER` changes the default of all brokers, also of brokers that are down
+    (KIP-226).
+    """
+    resources = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [
+                {"name": setting, "config_operation": DELETE_CONFIG if value is None else SET_CONFIG, "value": value}
+                for setting, value in values.items()
+            ],
+        }
+        for name, values in changes.items()
+    ]
+    return request(
+        admin.IncrementalAlterConfigsRequest,
+        1,
+        lambda answer: {
+            result.resource_name: result.error_message or error_name(result.error_code)
+            for result in answer.responses
+            if result.error_code
+        },
+        resources=resources,
+    )
+
+
+def values_of(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """Return the effective values by setting."""
+    return {name: entry.value for name, entry in entries.items()}

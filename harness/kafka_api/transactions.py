@@ -12,15 +12,7 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsR
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.messages import (
-    Request,
-    error_name,
-    numbers_per_topic,
-    partitions_in,
-    raise_if_refused,
-    request,
-    results_in,
-)
+from harness.kafka_api.messages import Request, acknowledged, error_name, numbers_per_topic, request, results_in
 
 NO_MARKER_YET: Final = 0
 """The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
@@ -149,8 +141,5 @@ def abort_transaction(partition: TopicPartition, transaction: OpenTransaction) -
         "coordinator_epoch": NO_MARKER_YET,
     }
 
-    def decode(answer: Any) -> None:
-        partitions = (p for result in answer.markers for _, p in partitions_in(result.topics))
-        raise_if_refused(partitions, f"the transaction in {partition[0]}-{partition[1]} cannot be aborted")
-
-    return request(WriteTxnMarkersRequest, 1, decode, markers=[marker])
+    action = f"the transaction in {partition[0]}-{partition[1]} cannot be aborted"
+    return acknowledged(WriteTxnMarkersRequest, 1, action, markers=[marker])

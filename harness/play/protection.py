@@ -28,7 +28,7 @@ log = logging.getLogger("harness")
 GUARD_INTERVAL_S: Final = 0.5
 """The period of the guard's rounds during a run."""
 GUARDED_RETENTION_MS: Final = 6_000
-"""The least that it needs is in `harness.protect.guard.topics`, above this room."""
+"""The least that it needs is in `harness.protect.guard.cluster`, above this room."""
 READY_S: Final = 60.0
 END_S: Final = 30.0
 LINES_SHOWN: Final = 10

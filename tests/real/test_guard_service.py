@@ -21,8 +21,7 @@ from secured import ALTER_CONFIGS, BOUND_S, CREATE, DELETE, GROUPS, WRITE, Secur
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import TOPIC as CHANNEL
-from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, explicit_values, is_pause
+from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, LiveCluster, explicit_values, is_pause
 
 USER = "guard"
 OPERATIONS = {

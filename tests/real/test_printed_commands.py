@@ -24,9 +24,9 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import CLEAN
 from harness.kafka_api.address import Address, parse_bootstrap
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs
 from harness.kafka_api.connection import ask
 from harness.kafka_api.security import read_security
+from harness.kafka_api.topics import TOPIC_RESOURCE, describe_configs
 
 TARGET, ANOMALIES = "kafka-4.4", "stuck-lso,groups"
 HANGING, STUCK, OFFSETS = ("hanging", 0), ("stuck-lso", 0), "__consumer_offsets"

@@ -18,7 +18,7 @@ from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.kafka_api.address import parse_bootstrap
 from harness.kafka_api.admin import Admin
-from harness.protect.guard.topics import PAUSE
+from harness.protect.guard.cluster import PAUSE
 
 pytestmark = pytest.mark.timeout(1200)
 

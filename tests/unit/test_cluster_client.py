@@ -21,7 +21,7 @@ from harness.kafka_api.topics import LogDirs, describe_log_dirs, reassign
 from harness.kafka_api.transactions import OpenTransaction, describe_producers, open_transactions
 
 ADDRESSES = [Address("b", port) for port in (1, 2, 3)]
-PATIENT, REOPENS = RetryPolicy(repeat_s=5.0), RetryPolicy(reopens=True)
+PATIENT = RetryPolicy(repeat_s=5.0)
 
 
 def anything(answer: Any) -> Any:
@@ -79,15 +79,15 @@ def test_a_request_is_sent_again_where_the_broker_closed_an_idle_connection(
     error: type[OSError], answers_before: int, repeats: int
 ) -> None:
     dial = FailingDial(0, error)
-    connection = Connection(ADDRESSES[0], REOPENS, TickingClock(), dial)
+    client = ClusterClient(lambda: ADDRESSES[:1], clock=JumpingClock(), dial=dial, keeps_connections=True)
     for _ in range(answers_before):
-        connection.ask(REQUEST)
+        client.ask(ADDRESSES[0], REQUEST)
     dial.failures = 1
     if repeats:
-        assert connection.ask(REQUEST) == "answer"
+        assert client.ask(ADDRESSES[0], REQUEST) == "answer"
     else:
         with pytest.raises(error):
-            connection.ask(REQUEST)
+            client.ask(ADDRESSES[0], REQUEST)
     assert dial.dials == 1 + repeats
 
 

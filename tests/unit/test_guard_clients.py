@@ -15,9 +15,8 @@ from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
 from harness.protect.guard.channel import GroupLeadership
-from harness.protect.guard.cluster import LiveCluster
+from harness.protect.guard.cluster import PAUSE, READ, LiveCluster
 from harness.protect.guard.run import check_names
-from harness.protect.guard.topics import PAUSE, READ
 
 BROKERS = {number: Address("b", number) for number in (1, 2, 3)}
 

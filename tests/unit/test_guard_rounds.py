@@ -8,10 +8,10 @@ import pytest
 from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
 
 from harness.errors import HarnessError
+from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry
 from harness.protect.guard.run import wait_for_round
 from harness.protect.guard.service import ALARMED_S
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 
 MAX_LAG = str(2**63 - 1)
 NOTHING: Mapping[str, str] = {}

@@ -4,9 +4,19 @@ import random
 
 import pytest
 
-from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
-from harness.protect.guard.cluster import missing_replicas, united
+from harness.kafka_api.topics import ConfigEntry
+from harness.protect.guard.cluster import (
+    DIRTY_RATIO,
+    MAX_LAG_MS,
+    MIN_LAG_MS,
+    PAUSE,
+    RETENTION_MS,
+    is_same,
+    missing_replicas,
+    united,
+    window_ms,
+)
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import (
     HOLD,
@@ -20,7 +30,6 @@ from harness.protect.guard.journal import (
     entry_of,
     parse_entry,
 )
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, is_same, window_ms
 
 MAX_LAG = str(2**63 - 1)
 

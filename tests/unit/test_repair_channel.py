@@ -7,7 +7,7 @@ import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
 
 from harness.errors import HarnessError, UsageError
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS
+from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS
 from harness.protect.repair.channel import (
     BROKER,
     RATES,

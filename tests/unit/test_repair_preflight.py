@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
-from harness.protect.guard.topics import PAUSE
+from harness.protect.guard.cluster import PAUSE
 from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers
 from harness.protect.repair.plan import RepairPlan, Task
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, check_saved, prepare

@@ -10,7 +10,7 @@ from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError
 
 from harness.kafka_api import TopicPartition
-from harness.protect.guard.topics import DIRTY_RATIO
+from harness.protect.guard.cluster import DIRTY_RATIO
 from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
 from harness.protect.repair.service import RepairOutcome, Repairs
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, Rules, needs_spare

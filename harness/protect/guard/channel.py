@@ -25,15 +25,14 @@ from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs
 from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.producing import produce
-from harness.kafka_api.topics import create_topic, delete_records
+from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs
+from harness.protect.guard.cluster import POLICY
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
-from harness.protect.guard.topics import POLICY
 
 T = TypeVar("T")
 TOPIC: Final = "compaction-guard"
@@ -41,7 +40,7 @@ PARTITION: Final = (TOPIC, 0)
 SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
 REPLICAS: Final = 3
 """In a cluster with fewer brokers: one on each broker."""
-ANSWER: Final = RetryPolicy(answer_s=1.0, reopens=True)
+ANSWER: Final = RetryPolicy(answer_s=1.0)
 """For each round: if the leader is frozen, the next round may find another leader."""
 TOPIC_CHANGE: Final = RetryPolicy(answer_s=10.0)
 KNOWN_S: Final = 30.0

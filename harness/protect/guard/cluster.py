@@ -1,34 +1,81 @@
-"""A running cluster: Metadata of several brokers in each round, settings only for a step.
+"""A running cluster: Metadata of several brokers in each round, settings only for a step; and the covered topics.
 
 An assigned replica that is out of the ISR may miss a tombstone or marker: its topic is exposed. A replica that is being
 added is assigned, and out of the ISR until it has copied everything. A broker's metadata may be old: a broker that is
 cut off keeps its last metadata. So several brokers are asked, and a replica counts as missing if any of them reports
-it: that pauses too much rather than too little.
+it: that pauses too much rather than too little. One request concerns many topics, also when it changes settings.
 
-One request concerns many topics, also when it changes settings.
+A cleaner chooses a log whose dirty ratio is *greater* than ``min.cleanable.dirty.ratio``, or that has a dirty record
+older than ``max.compaction.lag.ms`` (`LogCleanerManager.grabFilthiestCompactedLog`, KIP-354). A ratio is never greater
+than 1, and no record is older than the greatest lag: with both values even a log that is dirty from end to end waits.
+Seen to prevent every anomaly on Kafka 4.4.0 (`docs/how-to/guard.md`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias
 
+from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.configs import TOPIC_RESOURCE, alter_configs, describe_configs
 from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
-from harness.kafka_api.topics import list_reassignments
-from harness.protect.guard.topics import READ, Settings, TopicValues
+from harness.kafka_api.topics import TOPIC_RESOURCE, ConfigEntry, alter_configs, describe_configs, list_reassignments
+
+DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+MAX_LAG_MS: Final = "max.compaction.lag.ms"
+PAUSE: Final = {DIRTY_RATIO: "1", MAX_LAG_MS: str(2**63 - 1)}
+"""The settings of a topic whose compaction is paused. The guard changes no other settings."""
+POLICY: Final = "cleanup.policy"
+RETENTION_MS, MIN_LAG_MS = "delete.retention.ms", "min.compaction.lag.ms"
+READ: Final = (*PAUSE, POLICY, RETENTION_MS, MIN_LAG_MS)
+"""The settings that the guard reads."""
+
+TopicValues: TypeAlias = "Mapping[str, str | None]"
+"""The explicit values of a topic's settings; None where the topic inherits the broker's value."""
+Settings: TypeAlias = "Mapping[str, ConfigEntry]"
+
+
+def is_same(value: str | None, other: str | None) -> bool:
+    """Return whether two values are the same number: brokers answer ``1.0`` where ``1`` was set."""
+    if value is None or other is None:
+        return value is other
+    try:
+        return Decimal(value) == Decimal(other)
+    except InvalidOperation:
+        return value == other
+
+
+def is_pause(name: str, setting: ConfigEntry) -> bool:
+    """Return whether a topic has the explicit value of a pause. An inherited value may change at any time."""
+    return is_same(setting.explicit, PAUSE[name])
+
+
+def explicit_values(settings: Settings) -> dict[str, str | None]:
+    """Return the topic's explicit values of the two settings."""
+    return {name: settings[name].explicit for name in PAUSE}
+
+
+def changes_text(values: TopicValues) -> str:
+    """Return values for people."""
+    return ", ".join(f"{name}={'(inherited)' if value is None else value}" for name, value in values.items())
+
+
+def window_ms(settings: Settings) -> int:
+    """Return the least time for which a tombstone or marker stays in the log."""
+    return int(settings[MIN_LAG_MS].value) + int(settings[RETENTION_MS].value)
+
 
 ASKED: Final = 3
 """The number of brokers that are asked for metadata in each round, in turn."""
-METADATA: Final = RetryPolicy(answer_s=1.0, reopens=True)
-SETTINGS: Final = RetryPolicy(answer_s=10.0, reopens=True)
+METADATA: Final = RetryPolicy(answer_s=1.0)
+SETTINGS: Final = RetryPolicy(answer_s=10.0)
 """For a request that reads or changes the settings of many topics."""
 ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
@@ -170,3 +217,58 @@ class LiveCluster:
             return self._client.ask(address, describe_cluster(None), METADATA)
         except (OSError, HarnessError):
             return None
+
+
+REFRESH_S: Final = 60.0
+INTERVALS: Final = 3
+FROZEN_S: Final = 4.0
+"""A retention shorter than so many intervals and seconds may be over before compaction is paused.
+
+A round may fail; and while the broker that leads the guard's topic is frozen, clients wait for its answers.
+"""
+
+
+@dataclass(frozen=True)
+class CoveredTopics:
+    """The covered topics with their settings. ``skipped``: named topics that are not covered, with the reason."""
+
+    settings: Mapping[str, Settings]
+    skipped: Mapping[str, str]
+    short_retention: frozenset[str]
+
+
+@dataclass
+class TopicCoverage:
+    """Follows the compacted topics that the user named, or all for (). Settings are read again every `REFRESH_S`."""
+
+    cluster: LiveCluster
+    clock: Clock
+    patterns: tuple[str, ...]
+    interval_s: float
+    _settings: dict[str, Settings] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)
+    _read_s: float | None = None
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Have the settings of these topics read again."""
+        for topic in topics:
+            self._settings.pop(topic, None)
+
+    def covered(self, view: ClusterView) -> CoveredTopics:
+        """Return the topics that are covered now. Raises as `LiveCluster.settings` does."""
+        named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
+        is_old = self._read_s is None or self.clock.now_s() - self._read_s >= REFRESH_S
+        unread = named if is_old else named - self._settings.keys() - self._refused.keys()
+        if unread:
+            read = self.cluster.settings(unread)
+            if is_old:
+                self._settings, self._refused, self._read_s = {}, {}, self.clock.now_s()
+            self._settings |= read.settings
+            self._refused |= read.refused
+        settings = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
+        least_ms = (INTERVALS * self.interval_s + FROZEN_S) * 1000
+        return CoveredTopics(
+            settings,
+            {topic: why for topic, why in self._refused.items() if topic in named},
+            frozenset(topic for topic, values in settings.items() if window_ms(values) < least_ms),
+        )

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from harness.protect.guard.cluster import PAUSE, Settings, TopicValues, explicit_values, is_pause, is_same
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-from harness.protect.guard.topics import PAUSE, Settings, TopicValues, explicit_values, is_pause, is_same
 
 if TYPE_CHECKING:
     from harness.protect.guard.channel import KafkaChannel

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from harness.protect.guard.topics import PAUSE, TopicValues
+from harness.protect.guard.cluster import PAUSE, TopicValues
 
 SCHEMA: Final = 1
 

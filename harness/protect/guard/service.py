@@ -24,10 +24,7 @@ from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.protect.guard import decide
-from harness.protect.guard.decide import PauseStep
-from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.status import GuardEvent, GuardStatus
-from harness.protect.guard.topics import (
+from harness.protect.guard.cluster import (
     PAUSE,
     CoveredTopics,
     Settings,
@@ -36,6 +33,9 @@ from harness.protect.guard.topics import (
     is_pause,
     window_ms,
 )
+from harness.protect.guard.decide import PauseStep
+from harness.protect.guard.journal import Pause, PausePhase, PauseState
+from harness.protect.guard.status import GuardEvent, GuardStatus
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
 from harness.kafka_api.connection import Connection, Dial, RetryPolicy, SocketStream
 from harness.kafka_api.messages import Request
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, ClusterState, describe_cluster
-from harness.protect.guard.topics import PAUSE, is_same
+from harness.kafka_api.topics import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
+from harness.protect.guard.cluster import PAUSE, is_same
 from harness.protect.repair.channel import BROKER, TOPIC
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 

@@ -6,14 +6,25 @@ from typing import Any
 
 from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
+from harness.kafka_api.topics import ConfigEntry
 from harness.protect.guard.channel import GroupLeadership, KafkaChannel
-from harness.protect.guard.cluster import ClusterView, LiveCluster, SettingsRead, united
+from harness.protect.guard.cluster import (
+    DIRTY_RATIO,
+    MAX_LAG_MS,
+    MIN_LAG_MS,
+    PAUSE,
+    POLICY,
+    RETENTION_MS,
+    ClusterView,
+    LiveCluster,
+    SettingsRead,
+    TopicValues,
+    united,
+)
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.status import GuardEvent
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, TopicValues
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataResponse
 from fakes.connections import AnsweringStream
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
-from harness.protect.guard.topics import PAUSE
+from harness.protect.guard.cluster import PAUSE
 
 TOPIC_ID = UUID(int=1)
 
