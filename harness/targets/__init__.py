@@ -198,17 +198,12 @@ def _line(version: str) -> tuple[int, int]:
     return (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
 
 
-def _with_version(name: str, version: str) -> str | None:
-    parts = _NAME.fullmatch(name)
-    return f"{parts['system']}-{version}" if parts else None
-
-
 def line_of(name: str) -> str:
     """Return the name of a target's line: of an exact patch its row, of a user's build the nearest row, else itself."""
     if build := _OF_BUILD.fullmatch(name):
         return _nearest_line(build["version"]).name
     parts = _NAME.fullmatch(name)
-    return (parts and _with_version(name, parts["line"])) or name
+    return f"{parts['system']}-{parts['line']}" if parts else name
 
 
 def title_of(name: str, version: str) -> str:
@@ -224,10 +219,11 @@ def at_version(name: str, version: str) -> Target:
 
     Raises `UsageError` as `find_target` does.
     """
-    target, exact = find_target(name), _with_version(name, version)
-    return target if target.version == version or exact is None else find_target(exact)
+    target = find_target(name)
+    return target if target.version == version else find_target(exact_name(replace(target, version=version)))
 
 
 def exact_name(target: Target) -> str:
     """Return the name of a target with its exact patch, which is the same in every release."""
-    return _with_version(target.name, target.version) or target.name
+    parts = _NAME.fullmatch(target.name)
+    return f"{parts['system']}-{target.version}" if parts else target.name

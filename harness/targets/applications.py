@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.host.cache import cache_root
 from harness.targets import KAFKA, TARGETS, Target, line_of
 from harness.targets.jars import JarSet, OnProgress, fetch_locked, materialise
-from harness.targets.lock import lock_of_package, read_digests
+from harness.targets.lock import LOCKS, read_digests
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,5 @@ def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
     Raises `UsageError` as `harness.targets.jars.jars_for` does, and for a target without such an application.
     """
     full = f"{name}-{RELEASES[name].version_for(target)}"
-    digests = read_digests(lock_of_package(f"{full}.lock"))
+    digests = read_digests(LOCKS / f"{full}.lock")
     return materialise(digests, cache_root() / "jars" / full, fetch_locked, on_progress)

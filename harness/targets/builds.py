@@ -86,9 +86,7 @@ def read_build(path: Path) -> Build:
             for jar in staging.iterdir():
                 if _BINDINGS.fullmatch(jar.name):
                     jar.unlink()
-        version, commit = _version_of(staging, where)
-        digests = {jar.stem: file_sha256(jar) for jar in sorted(staging.iterdir())}
-        return _install(staging, _named(BUILD, version, where, commit, digests))
+        return _install(staging, BUILD, where, *_version_of(staging, where))
 
 
 @cache
@@ -108,10 +106,7 @@ def read_patch(version: str, path: Path) -> Build:
             raise UsageError(f"--patch {where} does not exist: give a folder of classes or a jar")
         if not classes_of(jar):
             raise UsageError(f"--patch {where} has no classes of Kafka: give a jar, or the folder of org/ or kafka/")
-        digest = file_sha256(jar)
-        build = _named(PATCH, version, where, "", {"patch": digest})
-        jar.rename(staging / f"{build.name}.jar")
-        return _install(staging, replace(build, digests={build.name: digest}))
+        return _install(staging, PATCH, where, version)
 
 
 def find_build(name: str) -> Build:
@@ -169,16 +164,15 @@ def classes_of(jar: Path) -> set[str]:
         return {name for name in packed.namelist() if name.endswith(_CLASS) and not name.startswith("META-INF/")}
 
 
-def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[str, str]) -> Build:
+def _install(staging: Path, kind: str, path: Path, version: str, commit: str = "") -> Build:
+    """Name a complete copy, and move it to its folder, unless it exists; another process may be faster."""
+    digests = {jar.stem: file_sha256(jar) for jar in sorted(staging.iterdir())}
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
-    return Build(f"kafka-{version}-{kind}-{every[:_DIGEST_CHARACTERS]}", kind, version, str(path), commit, digests)
-
-
-def _install(staging: Path, build: Build) -> Build:
-    """Move a complete copy to its folder, unless it exists; another process may be faster."""
+    name = f"kafka-{version}-{kind}-{every[:_DIGEST_CHARACTERS]}"
+    build = Build(name, kind, version, str(path), commit, digests)
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
     try:
-        find_build(build.name)
+        find_build(name)
     except UsageError:
         shutil.rmtree(build.directory, ignore_errors=True)
         try:
@@ -186,7 +180,7 @@ def _install(staging: Path, build: Build) -> Build:
         except OSError as error:
             if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
                 raise
-            find_build(build.name)
+            find_build(name)
     return build
 
 

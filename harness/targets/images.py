@@ -8,6 +8,7 @@ script.
 from __future__ import annotations
 
 import io
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 from harness.errors import HarnessError, UsageError
@@ -41,7 +42,7 @@ USER_ID = 1000
 FOLDERS = {"/tmp": (0o1777, 0), **dict.fromkeys((CONFIG, DATA, MOUNTED, "/home/appuser"), (0o755, USER_ID))}  # noqa: S108
 """The mode and the owner of each folder in the image."""
 
-JAVA_PARTS = ("bin", "conf", "lib", "legal", "release")
+JAVA_PARTS = ("bin", "conf", "lib", "legal")
 LEFT_OUT = re.compile(r".*/(src\.zip|ct\.sym|lib\w*(awt|splash|font|sound|xawt|jawt|lcms|mlib|javajpeg)\w*\.so)")
 """Files for developers and for screens: a third of Java's size."""
 
@@ -98,8 +99,7 @@ def find(client: DockerClient, target: Target, reference: str | None = None) -> 
 
 def obtain(client: DockerClient, target: Target, reference: str | None = None) -> Image:
     """Return the image of a target, pulled if needed. Raises `UsageError` with another way to get an image."""
-    image = find(client, target, reference)
-    if image is not None:
+    if image := find(client, target, reference):
         return image
     reference = reference or _official(target)
     remedy = (
@@ -107,19 +107,14 @@ def obtain(client: DockerClient, target: Target, reference: str | None = None) -
         if target.system == KAFKA
         else "pull it on a host that can reach a registry, and copy it with `docker save` and `docker load`"
     )
-    _pull(client, reference, f"{target.name} has no local image", remedy)
-    image = find(client, target, reference)
-    if image is None:
-        raise UsageError(f"the container engine pulled {reference} and does not have it")
-    return image
-
-
-def _pull(client: DockerClient, reference: str, problem: str, remedy: str) -> None:
     try:
         client.images.pull(reference)
-    except (NotFound, APIError, DockerException, RequestException) as error:
-        why = error.explanation if isinstance(error, APIError) else error
-        raise UsageError(f"{problem}, and {reference} cannot be pulled ({why}); {remedy}") from error
+    except (DockerException, RequestException) as error:
+        why = f"{reference} cannot be pulled ({error.explanation if isinstance(error, APIError) else error})"
+        raise UsageError(f"{target.name} has no local image, and {why}; {remedy}") from error
+    if image := find(client, target, reference):
+        return image
+    raise UsageError(f"the container engine pulled {reference} and does not have it")
 
 
 def build_image(client: DockerClient, target: Target, jars: JarSet, java: Java) -> Image:
@@ -157,16 +152,14 @@ def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
     for name, text in FILES.items():
         add_file(tar, name, text.encode())
     add_file(tar, f"{DEFAULTS}/run", (files("compose.image") / "run").read_bytes(), mode=0o755)
-    for part in JAVA_PARTS:
-        for path in _regular(java_home / part):
-            if not LEFT_OUT.fullmatch(str(path)):
-                _copy(tar, path, f"{JAVA}/{path.relative_to(java_home)}")
+    for path in _java_files(java_home):
+        _copy(tar, path, f"{JAVA}/{path.relative_to(java_home)}")
     for jar in jars:
         _copy(tar, jar, f"{LIBS}/{jar.name}")
-    _copy(tar, SHELL, str(SHELL))
-    for library in sorted(_libraries([SHELL, java_home / "bin" / "java", *(java_home / "lib").rglob("*.so")])):
-        if not library.is_relative_to(java_home):
-            _copy(tar, library, str(library))
+    binaries = [SHELL, java_home / "bin" / "java", *(java_home / "lib").rglob("*.so")]
+    for path in sorted({SHELL, *_libraries(binaries)}):
+        if not path.is_relative_to(java_home):
+            _copy(tar, path, str(path))
 
 
 def _java_home(java: Java) -> Path:
@@ -188,22 +181,17 @@ def _libraries(binaries: Iterable[Path]) -> set[Path]:
     return libraries | {library for library in name_service if library.exists()}
 
 
-def _regular(path: Path) -> Iterator[Path]:
-    """Yield every file under a path, also behind links, by which distributions refer to /etc."""
-    if path.is_file():
-        yield path
-    elif path.is_dir():
-        for child in sorted(path.iterdir()):
-            yield from _regular(child)
+def _java_files(java_home: Path) -> Iterator[Path]:
+    """Yield the runtime's files in the image, also behind links, by which distributions refer to /etc."""
+    yield java_home / "release"
+    for part in JAVA_PARTS:
+        for folder, _, names in os.walk(java_home / part, followlinks=True):
+            paths = (Path(folder, name) for name in sorted(names))
+            yield from (path for path in paths if path.is_file() and not LEFT_OUT.fullmatch(str(path)))
 
 
 def _copy(tar: tarfile.TarFile, source: Path, name: str) -> None:
-    content = source.resolve()
-    member = tarfile.TarInfo(name.lstrip("/"))
-    member.size = content.stat().st_size
-    member.mode = content.stat().st_mode & 0o755 | 0o444
-    with content.open("rb") as file:
-        tar.addfile(member, file)
+    add_file(tar, name, source.read_bytes(), mode=source.stat().st_mode & 0o755 | 0o444)
 
 
 def add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:

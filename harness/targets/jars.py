@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.host.cache import cache_root
+from harness.host.cache import cache_root, write_atomically
 from harness.targets import KAFKA, WITH_JARS, Target
 from harness.targets.lock import (
     FETCH_LIMIT_S,
@@ -26,10 +26,12 @@ from harness.targets.lock import (
     is_pinned,
     ivy_dependency,
     jar_name,
+    lock_name,
+    lock_text,
     read_lock,
-    remember,
     resolve,
     run_ivy,
+    user_locks,
 )
 
 OnProgress = Callable[[int, int], None]
@@ -69,10 +71,7 @@ class JarSet:
         return replace(self, patch=None).classpath
 
 
-def _ignore_progress(_done: int, _total: int) -> None: ...
-
-
-def jars_for(target: Target, *, on_progress: OnProgress = _ignore_progress, verify: bool = False) -> JarSet:
+def jars_for(target: Target, *, on_progress: OnProgress = lambda *_: None, verify: bool = False) -> JarSet:
     """Return the jars of a target, and fetch missing or damaged ones.
 
     ``on_progress(done, total)`` counts Ivy's steps, two for each jar: found, then downloaded. File sizes show that the
@@ -94,12 +93,12 @@ def jars_for(target: Target, *, on_progress: OnProgress = _ignore_progress, veri
             digests = resolve(target, staging, _counter(on_progress))
             on_progress(1, 1)
             _install(staging, directory, digests)
-            remember(target, digests)
+            write_atomically(user_locks() / lock_name(target), lock_text(digests))
     jars = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
     return replace(jars, pinned=is_pinned(target))
 
 
-def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = _ignore_progress) -> JarSet | None:
+def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = lambda *_: None) -> JarSet | None:
     """Return the jars with the Java client, of the target or of Kafka's newest line; None if they are not ``needed``.
 
     Raises as `jars_for` does.
@@ -118,7 +117,7 @@ def materialise(
     digests: dict[str, str],
     directory: Path,
     fetch: Fetch,
-    on_progress: OnProgress = _ignore_progress,
+    on_progress: OnProgress = lambda *_: None,
     *,
     verify: bool = False,
 ) -> JarSet:

@@ -17,18 +17,20 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from html import escape
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import quoteattr
 
 from harness.errors import UsageError
-from harness.host.cache import cache_root, write_atomically
+from harness.host.cache import cache_root
 from harness.host.java import find_java
 
 if TYPE_CHECKING:
     from harness.targets import Target
+
+LOCKS = importlib.resources.files("harness.targets") / "locks"
+"""The locks and the lists of settings of this release."""
 
 FETCH_LIMIT_S = 900.0
 _SILENCE_LIMIT_S = 40.0
@@ -66,44 +68,29 @@ def lock_name(target: Target) -> str:
     return f"kafka-{target.version}.lock"
 
 
+def user_locks() -> Path:
+    """Return the folder of the locks that the first uses of versions wrote."""
+    return cache_root() / "locks"
+
+
 def is_pinned(target: Target) -> bool:
     """Return whether this release pins the version's jars; the user's cache pins other versions."""
-    return lock_of_package(lock_name(target)).is_file()
+    return (LOCKS / lock_name(target)).is_file()
 
 
 def read_lock(target: Target) -> dict[str, str] | None:
     """Return the SHA-256 by ``group:artifact:version`` of a version's jars; None before its first use."""
-    with suppress(FileNotFoundError):
-        return read_digests(lock_of_package(lock_name(target)) if is_pinned(target) else _user_lock(target))
-    return None
+    lock = (LOCKS if is_pinned(target) else user_locks()) / lock_name(target)
+    return read_digests(lock) if lock.is_file() else None
 
 
 def read_digests(lock: Traversable) -> dict[str, str]:
-    """Return the SHA-256 by ``group:artifact:version`` of a lock file.
-
-    Raises FileNotFoundError, and `UsageError` for a file that is not a lock.
-    """
+    """Return the SHA-256 by ``group:artifact:version`` of a lock file. Raises `UsageError` for other files."""
     try:
         rows = [line.split() for line in lock.read_text(encoding="utf-8").splitlines()]
         return {coordinate: sha256 for sha256, coordinate in rows}
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{lock} is not a list of jars: {error}; remove it, so that it is written again") from error
-
-
-def remember(target: Target, digests: Mapping[str, str]) -> None:
-    """Write a version's lock into the user's cache, where `read_lock` finds it."""
-    write_atomically(_user_lock(target), lock_text(digests))
-
-
-def lock_of_package(name: str) -> Traversable:
-    """Return a lock file of this release."""
-    return importlib.resources.files("harness.targets") / "locks" / name
-
-
-def _user_lock(target: Target) -> Path:
-    return cache_root() / "locks" / lock_name(target)
 
 
 def lock_text(digests: Mapping[str, str]) -> str:
@@ -155,8 +142,8 @@ def run_ivy(dependencies: Iterable[str], staging: Path, on_line: Callable[[str],
     ``poms``: resolve transitively. Java's proxy and trust store settings apply, as in JAVA_TOOL_OPTIONS. Raises
     `UsageError` with Ivy's reason if it fails, prints nothing for 40 s, or takes 15 minutes.
     """
-    (staging / "ivysettings.xml").write_text(_ivy_settings(poms=poms), encoding="utf-8")
-    (staging / "ivy.xml").write_text(_ivy_module(dependencies, poms=poms), encoding="utf-8")
+    for name, text in _ivy_files(dependencies, poms=poms).items():
+        (staging / name).write_text(text, encoding="utf-8")
     command: list[str | Path] = [find_java().path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", _ivy_jar()]
     command += ["-settings", "ivysettings.xml", "-ivy", "ivy.xml", "-cache", "ivy-home"]
     command += ["-types", "jar", "bundle", "-retrieve", "[organisation]--[artifact]--[revision].jar"]
@@ -199,14 +186,14 @@ def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
     )
 
 
-def _ivy_settings(*, poms: bool) -> str:
-    """Return the ivysettings.xml: one Maven repository, Ivy's default unless the user names one.
+def _ivy_files(dependencies: Iterable[str], *, poms: bool) -> dict[str, str]:
+    """Return Ivy's files by name: settings with one Maven repository, Ivy's default unless the user names one.
 
     Locked jars are verified by their SHA-256 afterwards, so that the repository's checksums, a request for each, are
     only requested with ``poms``.
     """
     root = os.environ.get("COMPACTION_HARNESS_MAVEN_ROOT")
-    return f"""\
+    settings = f"""\
 <ivysettings>
   <settings defaultResolver="maven" />
   <timeout-constraints>
@@ -215,14 +202,11 @@ def _ivy_settings(*, poms: bool) -> str:
   <resolvers>
     <ibiblio name="maven" m2compatible="true" timeoutConstraint="bounded"
       {"" if poms else 'usepoms="false" useMavenMetadata="false" checksums=""'}
-      {f"root={quoteattr(root)}" if root else ""} />
+      {f'root="{escape(root)}"' if root else ""} />
   </resolvers>
 </ivysettings>
 """
-
-
-def _ivy_module(dependencies: Iterable[str], *, poms: bool) -> str:
-    return f"""\
+    module = f"""\
 <ivy-module version="2.0">
   <info organisation="compaction-harness" module="jars" />
   <configurations defaultconfmapping="default->{"runtime,master" if poms else "default"}">
@@ -231,6 +215,7 @@ def _ivy_module(dependencies: Iterable[str], *, poms: bool) -> str:
   <dependencies>{"".join(dependencies)}</dependencies>
 </ivy-module>
 """
+    return {"ivysettings.xml": settings, "ivy.xml": module}
 
 
 def _ivy_jar() -> Path:

@@ -1,12 +1,9 @@
 """Write the pinned files of targets in a source tree: ``python -m harness.targets.pin kafka-3.9``.
 
-They are the lock of the brokers' jars (``locks/kafka-3.9.2.lock``, see `harness.targets.lock`), the locks of
-applications for the target (``locks/streams-3.9.2.lock``, see `harness.targets.applications`), and the list of the
-settings of the exact Kafka version, read from the brokers' classes.
-
-A list (``locks/kafka-3.9.2.settings``) has a line ``scope<TAB>name<TAB>type<TAB>valid values`` for each setting;
-scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and the valid values are the text of the setting's
-`ConfigDef.Validator`, or empty without a validator. A name that ends with ``*`` stands for all names with that prefix.
+They are the lock of the brokers' jars (`harness.targets.lock`), the locks of applications for the target
+(`harness.targets.applications`), and ``locks/kafka-3.9.2.settings``, with a line ``scope<TAB>name<TAB>type<TAB>valid
+values`` for each setting of the exact version: scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and
+the valid values are the text of its `ConfigDef.Validator`, if any. A name that ends with ``*`` is a prefix of names.
 
 Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); for settings of plugins without a definition
 `StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and `ListenerName`.

@@ -1,22 +1,22 @@
 """Validate the settings of a target's brokers and topics by the list of its version (`harness.targets.pin`)."""
 
-import importlib.resources
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from typing import Final
 
 from harness.errors import UsageError
 from harness.suggest import close_to, quoted
 from harness.targets import OWN, REDPANDA, SIMULATED, Target
 from harness.targets.kafka import SET_BY_HARNESS
+from harness.targets.lock import LOCKS
 
 TOPIC, BROKER = SCOPES = ("topic", "broker")
 
-_LISTS = "locks"
 _RANGE = re.compile(r"\[(?P<least>-?[\d.]+),\.\.\.(,(?P<most>-?[\d.]+))?\](?P<other> or -1)?")
 _CHOICE = re.compile(r"(?P<any_case>\(case insensitive\) )?\[(?P<values>[^\[\]]+)\]")
 _CLASS_NAME = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
@@ -41,12 +41,12 @@ class SettingsList:
 
     def find(self, scope: str, name: str) -> KafkaSetting | None:
         """Return the setting with this name, or None."""
-        if (scope, name) in self.settings:
-            return self.settings[scope, name]
-        for at, pattern in self.settings:
-            if at == scope and pattern.endswith("*") and name.startswith(pattern[:-1]) and len(name) >= len(pattern):
-                return self.settings[scope, pattern]
-        return None
+        prefixed = (
+            setting
+            for (at, pattern), setting in self.settings.items()
+            if at == scope and pattern.endswith("*") and fnmatchcase(name, f"{pattern[:-1]}?*")
+        )
+        return self.settings.get((scope, name)) or next(prefixed, None)
 
 
 def list_for(target: Target) -> SettingsList | None:
@@ -118,15 +118,11 @@ def _why_beyond(setting: KafkaSetting, value: str) -> str | None:
     return None
 
 
-def _whole_number(bits: int) -> Callable[[str], str | None]:
-    """Return a validator for ASCII digits like `Integer.parseInt`, `Long.parseLong` and `Short.parseShort`."""
-    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-    def why_invalid(value: str) -> str | None:
-        is_valid = _WHOLE_NUMBER.fullmatch(value) and len(value) <= len(str(least)) and least <= int(value) <= most
-        return None if is_valid else f"a whole number of {bits} bits"
-
-    return why_invalid
+def _whole_number(value: str, bits: int) -> str | None:
+    """Validate ASCII digits like `Integer.parseInt`, `Long.parseLong` and `Short.parseShort`."""
+    least = -(2 ** (bits - 1))
+    is_valid = _WHOLE_NUMBER.fullmatch(value) and len(value) <= len(str(least)) and least <= int(value) < -least
+    return None if is_valid else f"a whole number of {bits} bits"
 
 
 def _finite_number(value: str) -> str | None:
@@ -137,9 +133,9 @@ def _finite_number(value: str) -> str | None:
 
 
 _NUMBERS: Final[Mapping[str, Callable[[str], str | None]]] = {
-    "SHORT": _whole_number(16),
-    "INT": _whole_number(32),
-    "LONG": _whole_number(64),
+    "SHORT": partial(_whole_number, bits=16),
+    "INT": partial(_whole_number, bits=32),
+    "LONG": partial(_whole_number, bits=64),
     "DOUBLE": _finite_number,
 }
 _TYPES: Final[Mapping[str, Callable[[str], str | None]]] = {
@@ -160,14 +156,14 @@ def _unknown(settings_list: SettingsList, scope: str, name: str) -> str:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    names = (path.name for path in (importlib.resources.files("harness.targets") / _LISTS).iterdir())
+    names = (path.name for path in LOCKS.iterdir())
     return tuple(name.removeprefix("kafka-").removesuffix(".settings") for name in names if name.endswith(".settings"))
 
 
 @cache
 def _read(version: str) -> SettingsList:
-    path = importlib.resources.files("harness.targets") / _LISTS / f"kafka-{version}.settings"
-    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    lines = (LOCKS / f"kafka-{version}.settings").read_text(encoding="utf-8").splitlines()
+    rows = (line.split("\t") for line in lines)
     return SettingsList(
         version, {(scope, name): KafkaSetting(name, type_, valid) for scope, name, type_, valid in rows}
     )

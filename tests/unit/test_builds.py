@@ -306,7 +306,7 @@ def test_a_patch_is_in_front_of_brokers_only(tmp_path: Path) -> None:
     jar_set = jars_for(target)
     assert (target.version, line_of(target.name)) == ("4.3.1", "kafka-4.3")
     assert target.note == f"Kafka 4.3.1 with {folder} in front; it has the rules and settings of kafka-4.3"
-    assert [jar.name for jar in jar_set.paths] == [f"{target.name}.jar", "storage.jar"]
+    assert [jar.name for jar in jar_set.paths] == ["patch.jar", "storage.jar"]
     assert jar_set.classpath.split(os.pathsep) == [str(jar) for jar in jar_set.paths]
     assert jar_set.client_classpath == str(jar_set.paths[1])
     with zipfile.ZipFile(jar_set.paths[0]) as jar:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import EXIT_USAGE, UsageError
 from harness.targets import TARGETS, WITH_JARS, Target, find_target
-from harness.targets.lock import is_pinned, jar_name, read_lock, remember
+from harness.targets.lock import is_pinned, jar_name, lock_name, lock_text, read_lock, user_locks
 
 
 def test_known_targets_have_their_names_and_an_unknown_one_gets_the_nearest_and_all() -> None:
@@ -59,7 +59,8 @@ def test_the_first_use_of_a_version_writes_a_lock(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
     target = find_target("kafka-4.1.1")
     assert read_lock(target) is None
-    remember(target, {"org.b:two:2": "cd", "org.a:one:1": "ab"})
+    user_locks().mkdir()
+    (user_locks() / lock_name(target)).write_text(lock_text({"org.b:two:2": "cd", "org.a:one:1": "ab"}))
     assert read_lock(target) == {"org.a:one:1": "ab", "org.b:two:2": "cd"}
     assert not is_pinned(target)
     (lock,) = (tmp_path / "locks").iterdir()

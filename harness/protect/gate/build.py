@@ -25,7 +25,7 @@ from harness.errors import HarnessError, UsageError
 from harness.host.cache import cache_root
 from harness.host.java import Java
 from harness.targets.jars import JarSet, OnProgress, fetch_locked, materialise
-from harness.targets.lock import file_sha256, lock_of_package, read_digests
+from harness.targets.lock import LOCKS, file_sha256, read_digests
 
 LOCK: Final = "gate.lock"
 PACKAGE: Final = "compaction/gate"
@@ -113,7 +113,7 @@ def gate_options(options: str | None, topic_settings: Mapping[str, str]) -> str:
 
 def parts(on_progress: OnProgress) -> JarSet:
     """Return compiler and libraries, fetching missing jars. Raises `UsageError` as `jars_for` does."""
-    digests = read_digests(lock_of_package(LOCK))
+    digests = read_digests(LOCKS / LOCK)
     return materialise(digests, cache_root() / "jars" / "gate", fetch_locked, on_progress)
 
 
@@ -122,7 +122,7 @@ def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE)
 
     Raises `UsageError` for parts that are not available, `HarnessError` where the compiler fails.
     """
-    lock = lock_of_package(LOCK).read_bytes()
+    lock = (LOCKS / LOCK).read_bytes()
     text = b"".join(name.encode() + content for name, content in source.sources.items())
     digest = hashlib.sha256(lock + text + source.manifest.encode()).hexdigest()
     jar = cache_root() / "gate" / digest[:16] / source.jar_name
