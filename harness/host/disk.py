@@ -3,8 +3,9 @@
 import errno
 import os
 import tempfile
-from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from harness.errors import HarnessError
 from harness.host import commands
@@ -12,7 +13,6 @@ from harness.host import commands
 SIZE_MIB = 256
 FILLER = "filler"
 CHUNK = b"\0" * (1 << 20)
-MOUNTS = Path("/proc/self/mounts")
 
 
 def mount(folder: Path) -> None:
@@ -30,10 +30,8 @@ def unmount_below(folder: Path) -> None:
 
 def mounted_below(folder: Path) -> list[Path]:
     """Return the mount points on the folder or below it, the deepest first."""
-    with suppress(OSError):
-        places = [Path(line.split()[1].replace("\\040", " ")) for line in MOUNTS.read_text().splitlines()]
-        return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
-    return []
+    places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
+    return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
 
 
 def fill(folder: Path) -> None:

@@ -3,11 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
+from harness.host import commands
 
 MIN_VERSION = 17
 REMEDY = (
@@ -44,18 +44,13 @@ def inspect_java() -> Java | str:
     if path is None:
         return f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on PATH"
     try:
-        probe = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        version = parse_version(commands.run(path, "-version", timeout_s=_PROBE_TIMEOUT_S))
+    except HarnessError as error:
         return f"{path} does not run: {error}"
-    version = parse_version(probe.stderr + probe.stdout)
     if version is None:
-        return f"{path} -version names no version (exit code {probe.returncode})"
+        return f"`{path} -version` names no version"
     major, text = version
-    if major < MIN_VERSION:
-        return f"{path} is Java {text}, older than {MIN_VERSION}"
-    return Java(Path(path), text)
+    return Java(Path(path), text) if major >= MIN_VERSION else f"{path} is Java {text}, older than {MIN_VERSION}"
 
 
 def find_java() -> Java:

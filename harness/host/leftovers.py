@@ -21,6 +21,7 @@ import psutil
 
 from harness.errors import HarnessError, UsageError
 from harness.host import disk
+from harness.host.cache import write_atomically
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
 from harness.host.private import PRIVATE, check_private, make_private
 
@@ -95,9 +96,7 @@ def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
 
 def write_owner(directory: Path, owner: Owner) -> None:
     """Replace the directory's owner atomically."""
-    draft = directory / "owner.json.new"
-    draft.write_text(json.dumps(asdict(owner)))
-    draft.replace(directory / "owner.json")
+    write_atomically(directory / "owner.json", json.dumps(asdict(owner)))
 
 
 def find_leftovers() -> dict[Path, Owner | None]:

@@ -26,29 +26,22 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
             raise UsageError(f"--port-base {base}: {count} ports are needed; give {LAST_OF_ALL - count + 1} or less")
         candidates = list(range(base, base + count))
     ports: list[int] = []
-    with ExitStack() as reservations:
+    with ExitStack() as probes:
         for port in candidates:
-            if _reserve(reservations, port):
+            probe = probes.enter_context(socket.socket())
+            try:
+                # Like brokers, treat a port whose last connection is in TIME_WAIT as free.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((LOOPBACK, port))
+                probe.listen(1)
+            except (OSError, OverflowError) as error:
+                if base is not None:
+                    raise UsageError(
+                        f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
+                        " free it, choose another base, or leave --port-base out"
+                    ) from error
+            else:
                 ports.append(port)
                 if len(ports) == count:
                     return ports
-            elif base is not None:
-                raise UsageError(
-                    f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
-                    " free it, choose another base, or leave --port-base out"
-                )
     raise UsageError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}")
-
-
-def _reserve(reservations: ExitStack, port: int) -> bool:
-    probe = socket.socket()
-    try:
-        # Like brokers, treat a port whose last connection is in TIME_WAIT as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((LOOPBACK, port))
-        probe.listen(1)
-    except (OSError, OverflowError):
-        probe.close()
-        return False
-    reservations.callback(probe.close)
-    return True

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from harness.host.cache import write_atomically
+
 LIBRARY = "libfaketimeMT.so.1"
 PLACES = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
 
@@ -31,6 +33,4 @@ def environment(file: Path) -> dict[str, str]:
 
 def set_offset(file: Path, offset_s: int) -> None:
     """Set the clock of the processes that read the file this many seconds ahead."""
-    draft = file.with_suffix(".new")
-    draft.write_text(f"{offset_s:+d}\n")
-    draft.replace(file)
+    write_atomically(file, f"{offset_s:+d}\n")

@@ -63,5 +63,5 @@ def test_no_java(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_broken_java(folder: Path) -> None:
     write_java(folder, "17").write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
-    with pytest.raises(UsageError, match=r"names no version \(exit code 3\)"):
+    with pytest.raises(UsageError, match=r"does not run: .*exit code 3"):
         find_java()
