@@ -5,8 +5,6 @@ A module declares ``FAULT``, a `nemesis.fault.Fault` that soak draws, or ``SCRIP
 ``compaction_harness.nemeses`` (`harness.plugins`); a script brings the fault that has its name.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterable, Mapping
 from importlib import import_module

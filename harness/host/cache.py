@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_S = 0.05
@@ -42,17 +42,16 @@ def alone_in(folder: Path, wait_s: float) -> Iterator[bool]:
     except OSError:
         yield False
         return
+    is_mine, deadline_s = False, time.monotonic() + wait_s
     try:
-        deadline_s = time.monotonic() + wait_s
-        while not (is_mine := _try_lock(descriptor)) and time.monotonic() < deadline_s:
-            time.sleep(_POLL_S)
+        while not is_mine:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_mine = True
+            except OSError:
+                if time.monotonic() >= deadline_s:
+                    break
+                time.sleep(_POLL_S)
         yield is_mine
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False

@@ -88,7 +88,12 @@ def create_network(run_id: str, brokers: Sequence[int]) -> NamespaceNetwork:
     if _namespaces(run_id) or _links(run_id):
         raise UsageError(f"run {run_id} has a network already; remove it with `harness clean {run_id}`")
     try:
-        network = NamespaceNetwork(run_id, tuple(brokers), free_subnet(run_id, _taken()))
+        interfaces = json.loads(_ip("-4", "-json", "address") or "[]")
+        routes = json.loads(_ip("-4", "-json", "route", "show", "table", "all") or "[]")
+        addresses = [f"{at['local']}/{at['prefixlen']}" for link in interfaces for at in link.get("addr_info", [])]
+        destinations = [route["dst"] for route in routes if route["dst"] != "default"]
+        taken = [IPv4Network(text, strict=False) for text in (*addresses, *destinations)]
+        network = NamespaceNetwork(run_id, tuple(brokers), free_subnet(run_id, taken))
         _build(network)
     except BaseException as error:
         # The first error is the cause.
@@ -169,14 +174,6 @@ def _build(network: NamespaceNetwork) -> None:
         _ip("-n", namespace, "link", "set", "lo", "up")
         _ip("-n", namespace, "link", "set", INSIDE, "up")
         _ip("link", "set", link, "up")
-
-
-def _taken() -> list[IPv4Network]:
-    """Return the IPv4 networks in which this host has an address, or to which it has a route."""
-    interfaces = json.loads(_ip("-4", "-json", "address") or "[]")
-    addresses = [f"{a['local']}/{a['prefixlen']}" for interface in interfaces for a in interface.get("addr_info", [])]
-    routes = [route["dst"] for route in json.loads(_ip("-4", "-json", "route", "show", "table", "all") or "[]")]
-    return [IPv4Network(text, strict=False) for text in (*addresses, *routes) if text != "default"]
 
 
 def _forwarding(action: str, bridge: str) -> None:

@@ -4,20 +4,15 @@ Every runtime has the methods of `harness.runtimes.base.Runtime`. This package h
 brokers; `harness.host` those of the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.host.leftovers import may_have_engine
+from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 from harness.suggest import nearest
 from harness.targets import KAFKA, OWN, REDPANDA, SIMULATED, Target
-
-if TYPE_CHECKING:
-    from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
 

@@ -4,8 +4,6 @@ Clients reach them by ports that are published on the loopback address, brokers 
 A broker that is cut off is disconnected from that network, and loses its address.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import tarfile
@@ -17,7 +15,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePath
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from docker import DockerClient
+from docker.models.containers import Container
+from docker.models.networks import Network
 
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers, ports
@@ -29,12 +31,6 @@ from harness.runtimes.log_dir import copy_when_still, tail
 from harness.runtimes.namespaces import NamespaceFaults, Reach
 from harness.runtimes.recipe import CLIENT_PORT, Recipe, recipe_for, service
 from harness.targets import images
-
-if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.models.containers import Container
-    from docker.models.networks import Network
-
 
 CREATE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S, SHUTDOWN_TIMEOUT_S = 10, 60
@@ -120,10 +116,13 @@ class DockerRuntime:
         """Create, configure and start every container. Raises `BootError`."""
         try:
             self._create()
-            self._find()
-            self._raise_if_missing()
-            for broker in self.brokers:
-                self._configure(broker)
+            self._find_all()
+            for broker, container in self._containers.items():
+                packed = io.BytesIO()
+                with tarfile.open(fileobj=packed, mode="w") as tar:
+                    images.add_file(tar, self.recipe.config.name, self._configurations[broker].encode())
+                with engine.errors_as(f"broker {broker} cannot be configured"):
+                    container.put_archive(str(self.recipe.config.parent), packed.getvalue())
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(self.start, self.brokers))
         except HarnessError as error:
@@ -139,8 +138,7 @@ class DockerRuntime:
 
     def start_again(self, brokers: Sequence[int]) -> None:
         """Find the containers of an interrupted run, and start these brokers."""
-        self._find()
-        self._raise_if_missing()
+        self._find_all()
         for broker in brokers:
             self.start(broker)
 
@@ -272,7 +270,8 @@ class DockerRuntime:
         (network,) = self.client.networks.list(filters=engine.labelled(self.spec.run_id))
         return network
 
-    def _raise_if_missing(self) -> None:
+    def _find_all(self) -> None:
+        self._find()
         missing = [broker for broker in self.brokers if broker not in self._containers]
         if missing:
             raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
@@ -288,13 +287,6 @@ class DockerRuntime:
         with engine.errors_as(f"broker {broker} cannot be inspected"):
             self._containers[broker].reload()
         return self._containers[broker].attrs
-
-    def _configure(self, broker: int) -> None:
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            images.add_file(tar, self.recipe.config.name, self._configurations[broker].encode())
-        with engine.errors_as(f"broker {broker} cannot be configured"):
-            self._containers[broker].put_archive(str(self.recipe.config.parent), packed.getvalue())
 
     @contextmanager
     def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:

@@ -129,7 +129,7 @@ class LocalRuntime:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._home(broker),
-                env={**self._environment_of(broker), **self._clock(broker)},
+                env=self._environment_of(broker),
                 start_new_session=True,
             )
 
@@ -205,11 +205,14 @@ class LocalRuntime:
         if not source.is_dir():
             raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {source}")
 
+        def sizes() -> dict[str, int]:
+            return {path.name: path.stat().st_size for path in source.iterdir() if is_live(path.name)}
+
         def copy() -> bool:
-            before = _live_files(source)
+            before = sizes()
             for name in before:
                 shutil.copyfile(source / name, destination / name)
-            return _live_files(source) == before
+            return sizes() == before
 
         copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
@@ -233,15 +236,12 @@ class LocalRuntime:
             network.remove_network(self.spec.run_id)
 
     def _environment_of(self, broker: int) -> dict[str, str]:
-        return {**self._environment, **(self.own.environment(broker) if self.own else {})}
-
-    def _clock(self, broker: int) -> dict[str, str]:
-        if Need.CLOCK not in self.spec.needs:
-            return {}
-        path = self._home(broker) / "clock"
-        if not path.exists():
-            faketime.set_offset(path, 0)
-        return faketime.environment(path)
+        clock, variables = self._home(broker) / "clock", self.own.environment(broker) if self.own else {}
+        if Need.CLOCK in self.spec.needs:
+            if not clock.exists():
+                faketime.set_offset(clock, 0)
+            variables |= faketime.environment(clock)
+        return self._environment | variables
 
     def _raise_without(self, need: Need) -> None:
         if need not in self.spec.needs:
@@ -312,13 +312,3 @@ def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to a broker's process, and to the processes that it started."""
     if process.poll() is None:
         os.killpg(process.pid, number)
-
-
-def _live_files(folder: Path) -> dict[str, int]:
-    """Return the sizes of the files that belong to the log, by name."""
-    sizes = {}
-    for path in folder.iterdir():
-        if is_live(path.name):
-            with suppress(FileNotFoundError):
-                sizes[path.name] = path.stat().st_size
-    return sizes

@@ -1,13 +1,11 @@
 """The commands, files and readiness of the brokers of a user's own system (`harness.targets.own`)."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.host import leftovers
 from harness.host.cache import cache_root
@@ -15,11 +13,9 @@ from harness.host.ports import free_ports
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import choose_fetch_version
+from harness.runtimes.base import ClusterSpec
 from harness.targets.kafka import random_cluster_id
 from harness.targets.own import API_VERSIONS, LOG, SystemFile, filled
-
-if TYPE_CHECKING:
-    from harness.runtimes.base import ClusterSpec
 
 
 @dataclass

@@ -1,20 +1,15 @@
 """Recipes for containers of each system: compose files, their variables, configurations and paths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.redpanda import is_segment
 from harness.errors import UsageError
 from harness.kafka_api.address import Address
+from harness.runtimes.base import ClusterSpec
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
 from harness.targets import KAFKA, REDPANDA, Target, kafka
-
-if TYPE_CHECKING:
-    from harness.runtimes.base import ClusterSpec
 
 CLIENT_PORT, CONTROLLER_PORT, REPLICA_PORT, ADMIN_PORT = 9092, 9093, 9094, 9644
 ANYWHERE = "0.0.0.0"  # noqa: S104  (inside the container; only clients' ports are published, on loopback)

@@ -1,12 +1,10 @@
 """Simulated brokers: without processes and ports, with a virtual clock, and on disk only for a run's copies."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
@@ -17,19 +15,14 @@ from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.systems import REDPANDA
 from harness.models.log.version_rules import rules_of
 from harness.runtimes.base import ClusterSpec, PreparedRuntime, RuntimeRequest
-from harness.targets import SIM_KAFKA, SIM_REDPANDA, Target
-
-RULES: Final[Mapping[str, ClusterRules]] = {
-    SIM_KAFKA: ClusterRules(),
-    SIM_REDPANDA: ClusterRules(system=REDPANDA, coordinated=True),
-}
-"""Rules by system."""
+from harness.targets import SIM_REDPANDA, Target
 
 
 def rules_for(target: Target) -> ClusterRules:
     """Return the rules of a simulated target's brokers; of Kafka by version."""
-    rules = RULES[target.system]
-    return replace(rules, version=rules_of(target.version)) if target.system == SIM_KAFKA else rules
+    if target.system == SIM_REDPANDA:
+        return ClusterRules(system=REDPANDA, coordinated=True)
+    return ClusterRules(version=rules_of(target.version))
 
 
 def prepare(request: RuntimeRequest) -> PreparedRuntime:

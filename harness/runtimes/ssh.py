@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,11 +61,8 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
             on_each(connections, node_runs.raise_if_no_firewall)
     finally:
         log_out(connections)
-
-    def make(spec: ClusterSpec) -> SshRuntime:
-        return SshRuntime(spec, access, jars)
-
-    return PreparedRuntime({"name": "ssh", "nodes": java_versions}, make, jars, is_resumable=False)
+    facts = {"name": "ssh", "nodes": java_versions}
+    return PreparedRuntime(facts, lambda spec: SshRuntime(spec, access, jars), jars, is_resumable=False)
 
 
 @dataclass(eq=False)
@@ -96,15 +94,9 @@ class SshRuntime:
         (self.spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self.access)))
         self._connections = dict(zip(self.brokers, log_in(self.access), strict=True))
 
-        def install(broker: int) -> None:
-            self._install(broker)
-            self._configure(broker)
-            arguments = ("format", "--cluster-id", cluster_id, "--config", f"{self._home(broker)}/server.properties")
-            self._connections[broker].shell(self._command(broker, kafka.STORAGE_CLASS, *arguments))
-
         try:
             with ThreadPoolExecutor(len(self.brokers)) as pool:
-                list(pool.map(install, self.brokers))
+                list(pool.map(lambda broker: self._install(broker, cluster_id), self.brokers))
         except HarnessError as error:
             raise BootError(f"brokers cannot be installed: {error}") from error
         for broker in self.brokers:
@@ -211,8 +203,11 @@ class SshRuntime:
     def close(self, *, keep: bool = False) -> None:
         """Store every broker's log, and unless kept end every broker and remove the run from its nodes."""
         try:
-            for broker in self._connections:
-                self._store_log(broker)
+            for broker, connection in self._connections.items():
+                with suppress(FileNotFoundError):
+                    connection.files.get(f"{self._home(broker)}/server.log", str(self.spec.log_path(broker)))
+        except (OSError, EOFError) as error:
+            raise HarnessError(f"the log of broker {broker} cannot be copied: {error}") from error
         finally:
             log_out(list(self._connections.values()))
             used = bool(self._connections)
@@ -221,9 +216,9 @@ class SshRuntime:
             if used and not keep:
                 remove(self.spec.work_dir, self.spec.run_id)
 
-    def _install(self, broker: int) -> None:
-        """Copy the jars into the node's cache that it does not have, by name and size."""
-        connection = self._connections[broker]
+    def _install(self, broker: int, cluster_id: str) -> None:
+        """Copy the jars that the node's cache does not have, by name and size; configure the broker; format storage."""
+        connection, config = self._connections[broker], f"{self._home(broker)}/server.properties"
         cache = f"{JAR_CACHE}/{self.jars.directory.name}"
         connection.shell(f"{MAKE_PRIVATE} mkdir -p {cache} {self._home(broker)}")
         sizes = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
@@ -231,8 +226,6 @@ class SshRuntime:
             if sizes.get(jar.name) != jar.stat().st_size:
                 connection.files.put(str(jar), f"{cache}/{jar.name}.new")
                 connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
-
-    def _configure(self, broker: int) -> None:
         properties = kafka.server_properties(
             node_id=broker,
             listeners=[kafka.Listener(kafka.CLIENT, self._addresses[broker])],
@@ -240,8 +233,10 @@ class SshRuntime:
             log_dir=f"{self._home(broker)}/data",
             settings=self.spec.settings,
         )
-        with self._connections[broker].files.open(f"{self._home(broker)}/server.properties", "w") as file:
+        with connection.files.open(config, "w") as file:
             file.write(properties)
+        arguments = ("format", "--cluster-id", cluster_id, "--config", config)
+        connection.shell(self._command(broker, kafka.STORAGE_CLASS, *arguments))
 
     def _command(self, broker: int, main_class: str, *arguments: str) -> str:
         marker = node_marker(self.spec.run_id)
@@ -256,14 +251,6 @@ class SshRuntime:
         except FileNotFoundError as error:
             raise HarnessError(f"broker {broker} has no folder {folder}") from error
         return {e.filename: e.st_size or 0 for e in entries if is_live(e.filename) and stat.S_ISREG(e.st_mode or 0)}
-
-    def _store_log(self, broker: int) -> None:
-        try:
-            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(self.spec.log_path(broker)))
-        except FileNotFoundError:
-            return
-        except (OSError, EOFError) as error:
-            raise HarnessError(f"the log of broker {broker} cannot be copied: {error}") from error
 
     def _drop(self, broker: int, *match: str) -> None:
         ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})

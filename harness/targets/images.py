@@ -5,8 +5,6 @@ this host's Java runtime with the shared libraries that it is linked to, this ho
 script.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -17,8 +15,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
+from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
@@ -28,10 +26,6 @@ from harness.host.java import Java
 from harness.suggest import quoted
 from harness.targets import KAFKA, Target
 from harness.targets.jars import JarSet
-
-if TYPE_CHECKING:
-    from docker import DockerClient
-
 
 BUILT_HERE = "compaction-harness/kafka"
 

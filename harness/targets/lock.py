@@ -6,8 +6,6 @@ only slf4j binding (brokers then log to stderr), and hashes the jars. `harness.t
 release; for another version, the first use writes a lock into the user's cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.resources
 import importlib.util
@@ -20,14 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
 from harness.host.java import find_java
-
-if TYPE_CHECKING:
-    from harness.targets import Target
+from harness.targets import Target
 
 LOCKS = importlib.resources.files("harness.targets") / "locks"
 """The locks and the lists of settings of this release."""
