@@ -12,7 +12,7 @@ from known_bugs_rig import COMPACTED, booted, target_of
 from harness.errors import WaitTimeoutError
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.groups import commit_offsets, fetch_offsets
-from harness.targets.applications import jars_of
+from harness.targets.jars import jars_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

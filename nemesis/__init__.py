@@ -38,22 +38,22 @@ def declared_in(modules: Iterable[object]) -> tuple[dict[str, Fault], dict[str, 
 
 
 def _fault(plugin: Fault | Script) -> Fault | None:
+    """Return the fault that a plugin brings: itself, or the fault of a script that has the script's name."""
     faults = plugin.faults if isinstance(plugin, Script) else (plugin,)
     return next((fault for fault in faults if fault.name == plugin.name), None)
 
 
-def _script(plugin: Fault | Script) -> Script | None:
-    return plugin if isinstance(plugin, Script) else None
-
-
-def _why_unfit(plugin: Fault | Script) -> str | None:
-    return None if _fault(plugin) or plugin.soak_excluded else UNDRAWN
-
-
 _FAULTS, _SCRIPTS = declared_in(import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-PLUGINS = PluginGroup("nemeses", (Fault, Script), frozenset({*_FAULTS, *_SCRIPTS}), _why_unfit)
+PLUGINS = PluginGroup(
+    "nemeses",
+    (Fault, Script),
+    frozenset({*_FAULTS, *_SCRIPTS}),
+    lambda plugin: None if _fault(plugin) or plugin.soak_excluded else UNDRAWN,
+)
 FAULTS: Mapping[str, Fault] = Registry(PLUGINS, _FAULTS, _fault)
-SCRIPTS: Mapping[str, Script] = Registry(PLUGINS, _SCRIPTS, _script)
+SCRIPTS: Mapping[str, Script] = Registry(
+    PLUGINS, _SCRIPTS, lambda plugin: plugin if isinstance(plugin, Script) else None
+)
 
 
 def find_script(name: str) -> Script:

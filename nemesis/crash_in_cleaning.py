@@ -2,10 +2,9 @@
 
 A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, and then to their final names
 (``Cleaner.cleanSegments``, ``UnifiedLog.replaceSegments``); a broker that starts removes the former and completes the
-latter (``LogLoader``). Small logs have such files for ten or twenty milliseconds a pass, so records are written all the
-while, which makes one pass follow the other, and the broker is watched closely. To slow its cleaner down
-(``log.cleaner.io.max.bytes.per.second``) does not help: where passes are short, ``Throttler`` sleeps when the next pass
-begins, before there are such files.
+latter (``LogLoader``). Small logs have such files for ten milliseconds a pass, so records are written all the while,
+which makes one pass follow the other. ``log.cleaner.io.max.bytes.per.second`` would not prolong short passes:
+``Throttler`` sleeps before the next pass.
 """
 
 from typing import Final
@@ -20,20 +19,16 @@ WRITES_A_WINDOW: Final = 20
 
 def crash(context: FaultContext, broker: int) -> None:
     """Kill the broker as soon as there are such files. Raises `WaitTimeoutError` if none appear in the window."""
-    files = context.ability(DataFiles)
-    sizes: dict[str, int] = {}
+    data_files, sizes = context.ability(DataFiles), dict[str, int]()
 
     def is_killed() -> bool:
-        sizes.update(files.kill_with_files(broker, SUFFIXES))
+        sizes.update(data_files.kill_with_files(broker, SUFFIXES))
         return bool(sizes)
 
     waits_for = f"a cleaner's files ({' or '.join(SUFFIXES)}) on broker {broker}, to kill it in mid-pass"
     context.cluster.wait(is_killed, waits_for, context.window_s)
-    context.note(
-        "crash in cleaning",
-        broker=broker,
-        files=[{"file": file, "bytes": size} for file, size in sorted(sizes.items())],
-    )
+    files = [{"file": file, "bytes": size} for file, size in sorted(sizes.items())]
+    context.note("crash in cleaning", broker=broker, files=files)
 
 
 def restart(context: FaultContext, broker: int) -> None:

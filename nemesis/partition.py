@@ -1,9 +1,7 @@
 """A network partition: the broker keeps running, and reaches no other process.
 
-Its link is down, as if the cable were unplugged: connections stay open on both sides until one side closes them. As
-with `pause`, a fetch that was in flight may still be answered, with everything that is written within
-``replica.fetch.wait.max.ms``: nothing may be written before that time is over. The runner waits until the broker has
-left every ISR, which takes longer.
+Its link is down, as if the cable were unplugged: connections stay open on both sides until one side closes them. A
+fetch in flight may still be answered, as with `pause`.
 """
 
 from harness.runtimes.base import Links

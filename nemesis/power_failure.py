@@ -2,9 +2,8 @@
 
 Kafka leaves syncing to the operating system and relies on the other replicas: the active segment of a partition is
 synced only when it rolls (``log.flush.interval.messages`` and ``log.flush.interval.ms`` have no limit by default). In a
-run the payload has to survive on the broker, as a replica without it has nothing to be wrong about; so everything that
-is written before the fault is synced, and more is written then, whose end is not. The broker gets it again from the
-leader. `harness.runtimes.power` decides which bytes are cut off.
+run the payload has to survive on the broker, so it is synced before the fault, and more is written then, whose end is
+not, and which the broker gets again from the leader. `harness.runtimes.power` decides which bytes are cut off.
 """
 
 from contextlib import suppress
@@ -22,7 +21,11 @@ INTERNAL_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
 
 def cut_power(context: FaultContext, broker: int) -> None:
     """Cut the power of the broker, and note which records were lost."""
-    isrs = _isrs(context)
+    isrs: dict[TopicPartition, list[int]] = {}
+    # A loss is the cluster's if the broker was the only member of the ISR.
+    with suppress(HarnessError, OSError):
+        states = context.cluster.control.states([*context.cluster.topics, *INTERNAL_TOPICS])
+        isrs = {tp: sorted(state.isr) for tp, state in states.items()}
     files = [
         {**cut.as_json(), **({"isr": isrs.get(cut.lost.topic_partition)} if cut.lost is not None else {})}
         for cut in context.ability(PowerSupplies).cut_power(broker)
@@ -30,33 +33,22 @@ def cut_power(context: FaultContext, broker: int) -> None:
     context.note("power failure", broker=broker, cut=files)
 
 
-def _isrs(context: FaultContext) -> dict[TopicPartition, list[int]]:
-    """Return every ISR before the power is cut: a loss is the cluster's where the broker was its only member."""
-    with suppress(HarnessError, OSError):
-        states = context.cluster.control.states([*context.cluster.topics, *INTERNAL_TOPICS])
-        return {tp: sorted(state.isr) for tp, state in states.items()}
-    return {}
-
-
 def leave(context: ScriptContext) -> None:
     """Have the payload synced, write more, and cut the power."""
     cluster = context.cluster
     topics = sorted({topic for topic, _ in cluster.exposed})
+
+    def is_payload_synced() -> bool:
+        ends, power = context.payload_ends(), context.absent.ability(PowerSupplies)
+        losses = (cut.lost for broker in context.absent.brokers for cut in power.unsynced(broker) if cut.lost)
+        return all(loss.first_offset >= ends.get(loss.topic_partition, 0) for loss in losses)
+
     cluster.admin.alter_topics(topics, {FLUSH_MESSAGES: "1"})
     context.write_ballast()
-    cluster.wait(lambda: _is_payload_synced(context), "the payload to be synced to disk")
+    cluster.wait(is_payload_synced, "the payload to be synced to disk")
     cluster.admin.alter_topics(topics, {FLUSH_MESSAGES: None})
     context.write_ballast()
     FAULT.inject(context.absent)
-
-
-def _is_payload_synced(context: ScriptContext) -> bool:
-    ends, power = context.payload_ends(), context.absent.ability(PowerSupplies)
-    return not any(
-        cut.lost is not None and cut.lost.first_offset < ends.get(cut.lost.topic_partition, 0)
-        for broker in context.absent.brokers
-        for cut in power.unsynced(broker)
-    )
 
 
 FAULT = Fault(

@@ -1,9 +1,8 @@
 """An outage in which the broker's replicas are unassigned and assigned again, so that it returns on its old log.
 
-The same happens when operators give up a dead broker and move its replicas to other brokers, and the broker returns
-after all, and gets its replicas again. While they are unassigned every ISR is complete. A broker that starts deletes
-only logs of replicas that are not assigned to it (``LogManager.isStrayReplica``), so the old log stays and the replica
-copies the records that follow it.
+The same happens when operators move the replicas of a dead broker to other brokers, and the broker returns after all
+and gets its replicas again. While they are unassigned every ISR is complete. A broker that starts deletes only logs of
+replicas that are not assigned to it (``LogManager.isStrayReplica``): the replica continues its old log.
 """
 
 from nemesis import kill

@@ -1,10 +1,9 @@
 """No fault: a replica is added, and leadership moves in the middle of its first copy.
 
-The leaders have cleaned the partition to different extents, as the cleaner of one broker is late: that broker has a
-longer ``log.cleaner.backoff.ms``. The copy gets the payload from that broker, which also still has the tombstone or
-marker. Before the copy reaches that offset, leadership moves to a replica that removed it long ago.
-No broker is down, and nothing is removed during the copy. Any move of replicas and leaders can do this, whatever the
-retention.
+The cleaner of one broker is late, by a longer ``log.cleaner.backoff.ms``: that broker has the payload, which the copy
+gets from it, and still has the tombstone or marker. Before the copy reaches that offset, leadership moves to a replica
+that removed it long ago. No broker is down, and nothing is removed during the copy. Any move of replicas and leaders
+can do this, whatever the retention.
 """
 
 from harness.schedules.placement import Members, Placement
@@ -54,9 +53,7 @@ def hand_over(context: ScriptContext) -> None:
     staying = {tp: [b for b in cluster.replicas[tp] if b not in absent.brokers] for tp in cluster.exposed}
     throttle.FAULT.inject(absent)
     cluster.lead({tp: sorted(brokers, key=lambda b: b != late) for tp, brokers in staying.items()})
-    cleaned_first = {
-        tp: [*sorted(brokers, key=lambda b: b == late), *absent.brokers] for tp, brokers in staying.items()
-    }
+    cleaned_first = {tp: [*sorted(up, key=lambda b: b == late), *absent.brokers] for tp, up in staying.items()}
     cluster.admin.reassign(cleaned_first)
     cluster.wait(context.have_copied_payload, "the new replicas to have copied the payload")
     cluster.elect(cleaned_first)

@@ -1,10 +1,9 @@
 """Throttled replication (KIP-73), as operators do it with ``kafka-reassign-partitions --throttle``.
 
-Both throttles spare replicas that are in the ISR (`ReplicaFetcherThread.shouldFollowerThrottle`,
-`ReplicaManager.shouldLeaderThrottle`), so only replicas that are being copied are slowed down. It takes both: a broker
-that has just started fetches before it has read its own throttle, and several leaders together send faster than a
-single follower may copy. A fetch that begins within the quota is answered in full, so only small fetches keep the pace:
-hence the broker settings.
+Both throttles spare replicas in the ISR (`ReplicaFetcherThread.shouldFollowerThrottle`,
+`ReplicaManager.shouldLeaderThrottle`). It takes both: a broker that has just started fetches before it has read its own
+throttle, and several leaders together send faster than a single follower may copy. A fetch that begins within the quota
+is answered in full: the broker settings make fetches small.
 """
 
 from nemesis.fault import Fault, FaultContext, start

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -23,8 +24,8 @@ from harness.errors import HarnessError, UsageError
 from harness.host import disk
 from harness.host.cache import write_atomically
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
-from harness.host.private import PRIVATE, check_private, make_private
 
+PRIVATE = 0o700
 UNOWNED_GRACE_S = 60.0
 """A younger directory without a readable owner may belong to a run that is starting."""
 
@@ -73,13 +74,28 @@ def work_root() -> Path:
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
 
 
+def check_private(folder: Path) -> None:
+    """Raise `UsageError` for a link, for another user's folder, and for one that other users may read or write."""
+    state = folder.lstat()
+    if stat.S_ISLNK(state.st_mode):
+        why = "is a link"
+    elif state.st_uid != os.getuid():
+        why = f"belongs to user {state.st_uid}, not to user {os.getuid()}"
+    elif stat.S_IMODE(state.st_mode) & ~PRIVATE:
+        why = f"is open to other users (mode {stat.S_IMODE(state.st_mode):04o})"
+    else:
+        return
+    raise UsageError(f"{folder} {why}: remove it, or set TMPDIR to a folder of your own")
+
+
 def claim_work_dir(run_id: str, run_dir: Path, *, again: bool = False) -> Path:
     """Create the run's work directory, or take it over ``again``, for this process.
 
     Raises OSError, and `UsageError` if the directory of all runs is not private.
     """
     directory = work_root() / run_id
-    make_private(work_root())
+    work_root().mkdir(mode=PRIVATE, exist_ok=True)
+    check_private(work_root())
     if not again:
         directory.mkdir(mode=PRIVATE)
     elif not directory.is_dir():

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,8 @@ class NodeConnection:
         except (OSError, SSHException) as error:
             self.close()
             raise UsageError(f"login to {node} failed: {_why(error, node)}") from error
-        transport = self._client.get_transport()
-        if transport is not None:
+        if transport := self._client.get_transport():
             transport.set_keepalive(KEEPALIVE_S)
-        self._files: paramiko.SFTPClient | None = None
 
     def _route(self, access: Access, jumps: str, command: str | None) -> Any:
         """Return a channel through the last jump host or a ProxyCommand; None for a direct connection."""
@@ -123,18 +122,16 @@ class NodeConnection:
             return transport and transport.open_channel("direct-tcpip", target, ("", 0), timeout=CONNECT_TIMEOUT_S)
         return paramiko.ProxyCommand(command) if command else None
 
-    @property
+    @cached_property
     def files(self) -> paramiko.SFTPClient:
         """The node's files. Raises `HarnessError` if sftp is not available."""
-        if self._files is None:
-            try:
-                self._files = self._client.open_sftp()
-                channel = self._files.get_channel()
-                if channel is not None:
-                    channel.settimeout(FILES_TIMEOUT_S)
-            except (OSError, EOFError, SSHException) as error:
-                raise HarnessError(f"sftp to {self.node} failed: {error}") from error
-        return self._files
+        try:
+            files = self._client.open_sftp()
+        except (OSError, EOFError, SSHException) as error:
+            raise HarnessError(f"sftp to {self.node} failed: {error}") from error
+        if channel := files.get_channel():
+            channel.settimeout(FILES_TIMEOUT_S)
+        return files
 
     def run(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Run a command as `shell` does."""

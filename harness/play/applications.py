@@ -39,8 +39,7 @@ from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS, RunFolde
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import Phase
 from harness.targets import SIMULATED, Target
-from harness.targets.applications import RELEASES, jars_of
-from harness.targets.jars import JarSet, OnProgress
+from harness.targets.jars import RELEASES, JarSet, OnProgress, jars_of
 from workloads.applications import PLUGINS, Application, Life, Observe
 
 if TYPE_CHECKING:

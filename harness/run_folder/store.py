@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.escape import to_json
-from harness.host.private import PRIVATE
+from harness.host.leftovers import PRIVATE
 
 SCHEMA = 1
 """The version of ``manifest.json`` and ``verdict.json``."""

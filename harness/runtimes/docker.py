@@ -194,9 +194,17 @@ class DockerRuntime:
         self._looked_s = self.now_s()
         states = {container["Id"]: container["State"] for container in containers}
         for broker in sorted(self._running):
-            state = states.get(self._containers[broker].id, "gone")
+            container = self._containers[broker]
+            state = states.get(container.id)
+            if state is None:
+                raise BootError(f"broker {broker} ended: another process must have removed its container")
             if state not in ("running", "paused"):
-                raise BootError(self._ending(broker, state))
+                with engine.errors_as(f"broker {broker} ended, and cannot be inspected"):
+                    container.reload()
+                    ended = container.attrs["State"]
+                    log = container.logs(tail=LOG_LINES).decode(errors="replace")
+                how = "out of memory" if ended["OOMKilled"] else f"exit code {ended['ExitCode']}"
+                raise BootError(f"broker {broker} ended by itself ({how}); the end of its log:\n{tail(log)}")
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy the files of the log until two copies are the same. Raises `HarnessError` if they keep changing."""
@@ -298,17 +306,6 @@ class DockerRuntime:
             packed.seek(0)
             with tarfile.open(fileobj=packed) as tar:
                 yield tar
-
-    def _ending(self, broker: int, state: str) -> str:
-        if state == "gone":
-            return f"broker {broker} ended: another process must have removed its container"
-        container = self._containers[broker]
-        with engine.errors_as(f"broker {broker} ended, and cannot be inspected"):
-            container.reload()
-            ended = container.attrs["State"]
-            log = container.logs(tail=LOG_LINES).decode(errors="replace")
-        how = "out of memory" if ended["OOMKilled"] else f"exit code {ended['ExitCode']}"
-        return f"broker {broker} ended by itself ({how}); the end of its log:\n{tail(log)}"
 
 
 def _extract(tar: tarfile.TarFile, destination: Path, is_log_file: Callable[[PurePath], bool]) -> dict[str, int]:

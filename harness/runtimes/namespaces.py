@@ -108,24 +108,23 @@ def why_no_firewall() -> str | None:
         probe.block([(1, 2)])
         probe.clear_links()
 
-    return _why_missing(TABLES, "iptables") or _why_refused(attempt)
+    return _why_refused(TABLES, "iptables", attempt)
 
 
 def why_not_slow() -> str | None:
     """Delay a temporary link; return the reason why that is impossible, or None."""
-    if reason := _why_missing(CONTROL, "iproute2"):
-        return reason
-    refusal = _why_refused(lambda probe: probe.delay(1, 1))
-    return refusal and f"this kernel does not have it: {refusal}"
+    return _why_refused(CONTROL, "iproute2", lambda probe: probe.delay(1, 1), "this kernel does not have it: ")
 
 
-def _why_missing(command: str, package: str) -> str | None:
-    reason = None if commands.find(command) else f"the `{command}` command is missing: apt-get install {package}"
-    return network.why_impossible() or reason
-
-
-def _why_refused(attempt: Callable[[NamespaceFaults], None]) -> str | None:
+def _why_refused(
+    command: str, package: str, attempt: Callable[[NamespaceFaults], None], introduction: str = ""
+) -> str | None:
     def on_network(probe: NamespaceNetwork) -> None:
         attempt(NamespaceFaults(probe.brokers, probe.prefix, probe.address, Reach((), ())))
 
-    return network.why_refused(on_network, brokers=(1, 2))
+    if reason := network.why_impossible():
+        return reason
+    if commands.find(command) is None:
+        return f"the `{command}` command is missing: apt-get install {package}"
+    refusal = network.why_refused(on_network, brokers=(1, 2))
+    return refusal and introduction + refusal

@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,21 +54,19 @@ class OwnProcesses:
 
     def ready(self) -> set[int]:
         """Return the brokers that show that they are up, by ``broker.ready``."""
-        return {broker for broker in self.spec.brokers if self._is_ready(broker)}
-
-    def _is_ready(self, broker: int) -> bool:
-        rule, address = self.system.broker.ready, self.addresses[broker]
-        if rule.startswith(LOG):
-            text = self.spec.log_path(broker).read_text(errors="replace")
-            return re.search(rule.removeprefix(LOG), text, re.MULTILINE) is not None
-        try:
-            if rule == API_VERSIONS:
-                ask(address, choose_fetch_version())
-            else:
-                socket.create_connection((address.host, address.port), timeout=1.0).close()
-        except OSError:
-            return False
-        return True
+        rule, ready = self.system.broker.ready, set()
+        for broker, address in self.addresses.items():
+            with suppress(OSError):
+                if rule.startswith(LOG):
+                    text = self.spec.log_path(broker).read_text(errors="replace")
+                    if not re.search(rule.removeprefix(LOG), text, re.MULTILINE):
+                        continue
+                elif rule == API_VERSIONS:
+                    ask(address, choose_fetch_version())
+                else:
+                    socket.create_connection((address.host, address.port), timeout=1.0).close()
+                ready.add(broker)
+        return ready
 
     def _values(self, broker: int) -> dict[str, Any]:
         recipe, settings = self.system.broker, self.spec.settings.items()

@@ -3,7 +3,8 @@
 A lock file for each exact version (``locks/kafka-3.9.2.lock``, see `harness.targets.lock`) lists every jar; a
 version without a lock file is resolved at its first use, and pinned. Jars come from Maven Central through the Ivy that
 pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/`` (``~/.cache`` without XDG_CACHE_HOME;
-COMPACTION_HARNESS_CACHE selects another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository).
+COMPACTION_HARNESS_CACHE selects another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository). The jars of
+applications are pinned in the same way (``locks/streams-4.3.1.lock``).
 """
 
 import contextlib
@@ -13,21 +14,24 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root, write_atomically
-from harness.targets import KAFKA, WITH_JARS, Target
+from harness.targets import KAFKA, TARGETS, WITH_JARS, Target, line_of
 from harness.targets.lock import (
     FETCH_LIMIT_S,
+    LOCKS,
     file_sha256,
     is_pinned,
     ivy_dependency,
     jar_name,
     lock_name,
     lock_text,
+    read_digests,
     read_lock,
     resolve,
     run_ivy,
@@ -221,3 +225,46 @@ def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
     (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
     for file in (*names, _MARKER):
         (staging / file).replace(directory / file)
+
+
+@dataclass(frozen=True)
+class Release:
+    """An application on top of a cluster: its modules, and its release for each line of Kafka.
+
+    ``modules``: ``group:artifact`` names, all of one version. ``exceptions``: the nearest older release, which the
+    manifest and each observation state, for lines that have none of the same version, by the name of the line.
+    """
+
+    name: str
+    title: str
+    modules: tuple[str, ...]
+    exceptions: Mapping[str, str]
+
+    def version_for(self, target: Target) -> str:
+        """Return the release for a target. Raises `UsageError` for a target without a release."""
+        if target.system != KAFKA:
+            raise UsageError(f"{self.title} was not tried on {target.name}: give a target of Kafka, such as kafka-4.4")
+        line = line_of(target.name)
+        return self.exceptions.get(line, TARGETS[line].version)
+
+
+_STREAMS_EXCEPTIONS: Final = {"kafka-4.4": "4.3.1"}
+"""Maven Central has no kafka-streams 4.4.0."""
+_CONNECT_EXCEPTIONS: Final = {**_STREAMS_EXCEPTIONS, "kafka-4.2": "4.2.0"}
+"""Maven Central has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all its dependencies."""
+
+_CONNECT: Final = ("org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file")
+
+RELEASES: Final = {
+    "streams": Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_EXCEPTIONS),
+    "connect": Release("connect", "Kafka Connect", _CONNECT, _CONNECT_EXCEPTIONS),
+}
+
+
+def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
+    """Return the application's jars for a target, and fetch missing ones.
+
+    Raises `UsageError` as `jars_for` does, and for a target without such an application.
+    """
+    full = f"{name}-{RELEASES[name].version_for(target)}"
+    return materialise(read_digests(LOCKS / f"{full}.lock"), cache_root() / "jars" / full, fetch_locked, on_progress)

@@ -1,7 +1,7 @@
 """Write the pinned files of targets in a source tree: ``python -m harness.targets.pin kafka-3.9``.
 
 They are the lock of the brokers' jars (`harness.targets.lock`), the locks of applications for the target
-(`harness.targets.applications`), and ``locks/kafka-3.9.2.settings``, with a line ``scope<TAB>name<TAB>type<TAB>valid
+(`harness.targets.jars`), and ``locks/kafka-3.9.2.settings``, with a line ``scope<TAB>name<TAB>type<TAB>valid
 values`` for each setting of the exact version: scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and
 the valid values are the text of its `ConfigDef.Validator`, if any. A name that ends with ``*`` is a prefix of names.
 
@@ -20,8 +20,7 @@ from py4j.java_gateway import JavaGateway, get_field
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.targets import Target, find_target
-from harness.targets.applications import RELEASES
-from harness.targets.jars import jars_for
+from harness.targets.jars import RELEASES, jars_for
 from harness.targets.lock import lock_name, lock_text, resolve, resolve_modules
 from harness.terminal import stderr
 
@@ -45,21 +44,18 @@ def read_from_jars(target: Target) -> list[str]:
 
 
 def _defined(jvm: Any, scope: str) -> Iterator[str]:
-    for key in _definition(jvm, scope).configKeys().values():
+    kafka = jvm.org.apache.kafka
+    try:
+        jvm.java.lang.Class.forName("org.apache.kafka.server.config.AbstractKafkaConfig")
+        of_broker = kafka.server.config.AbstractKafkaConfig.CONFIG_DEF
+    except Exception:  # noqa: BLE001  (py4j wraps ClassNotFoundException: 3.9 has the definition elsewhere)
+        of_broker = jvm.kafka.server.KafkaConfig.configDef()
+    definition = kafka.storage.internals.log.LogConfig.configDefCopy() if scope == "topic" else of_broker
+    for key in definition.configKeys().values():
         validator = get_field(key, "validator")
         valid = "" if validator is None else str(validator.toString()).strip()
         words = (scope, get_field(key, "name"), get_field(key, "type").name(), "" if _UNNAMED in valid else valid)
         yield "\t".join(words)
-
-
-def _definition(jvm: Any, scope: str) -> Any:
-    if scope == "topic":
-        return jvm.org.apache.kafka.storage.internals.log.LogConfig.configDefCopy()
-    try:
-        jvm.java.lang.Class.forName("org.apache.kafka.server.config.AbstractKafkaConfig")
-    except Exception:  # noqa: BLE001  (py4j wraps ClassNotFoundException: 3.9 has the definition elsewhere)
-        return jvm.kafka.server.KafkaConfig.configDef()
-    return jvm.org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF
 
 
 def _undefined(jvm: Any) -> Iterator[str]:

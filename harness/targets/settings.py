@@ -59,8 +59,13 @@ def list_for(target: Target) -> SettingsList | None:
     versions = _versions()
     if target.version in versions:
         return _read(target.version)
-    numbers = _numbers(target.version) or _numbers(max(versions, key=_numbers))
-    return _read(min(versions, key=lambda version: _distance(_numbers(version), numbers)))
+    numbers = (*(_numbers(target.version) or max(map(_numbers, versions))), 0, 0)
+
+    def distance(version: str) -> list[int]:
+        """Return the distance of the lines, then of the patches."""
+        return [abs(number - other) for number, other in zip(_numbers(version), numbers, strict=False)]
+
+    return _read(min(versions, key=distance))
 
 
 def note_on(target: Target) -> str | None:
@@ -89,17 +94,15 @@ def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) ->
         if (setting := settings_list.find(scope, name)) is None:
             if target.build is None:
                 raise UsageError(f"{option}: {_unknown(settings_list, scope, name)}")
-        elif why := why_invalid(setting, value):
+        elif why := _why_invalid(setting, value.strip()):
             raise UsageError(f"{option}: {name} takes {why}")
 
 
-def why_invalid(setting: KafkaSetting, value: str) -> str | None:
+def _why_invalid(setting: KafkaSetting, value: str) -> str | None:
     """Return a description of the setting's valid values if the value is invalid, else None."""
-    why = _TYPES.get(setting.type, lambda _: None)(value.strip())
-    return why or _why_beyond(setting, value.strip())
-
-
-def _why_beyond(setting: KafkaSetting, value: str) -> str | None:
+    validate = _TYPES.get(setting.type)
+    if validate and (why := validate(value)):
+        return why
     bounds, choice = _RANGE.fullmatch(setting.valid), _CHOICE.fullmatch(setting.valid)
     if bounds and setting.type in _NUMBERS:
         number = float(value)
@@ -127,8 +130,7 @@ def _whole_number(value: str, bits: int) -> str | None:
 
 def _finite_number(value: str) -> str | None:
     with suppress(ValueError):
-        if math.isfinite(float(value)):
-            return None
+        return None if math.isfinite(float(value)) else "a finite number"
     return "a finite number"
 
 
@@ -147,10 +149,10 @@ _TYPES: Final[Mapping[str, Callable[[str], str | None]]] = {
 
 
 def _unknown(settings_list: SettingsList, scope: str, name: str) -> str:
-    names = sorted(setting for at, setting in settings_list.settings if at == scope)
-    other = next((at for at in SCOPES if at != scope and settings_list.find(at, name)), None)
-    if other:
+    (other,) = set(SCOPES) - {scope}
+    if settings_list.find(other, name):
         return f"{name} is a setting of a {other}: give {other}.{name}"
+    names = sorted(setting for at, setting in settings_list.settings if at == scope)
     return f"Kafka {settings_list.version} has no such setting of a {scope}{close_to(name, names)}"
 
 
@@ -173,11 +175,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, or of a release candidate's release; empty for another text."""
     parts = version.partition("-")[0].split(".")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
-
-
-def _distance(version: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the distance between two versions: first of their lines, then of their patches."""
-    return tuple(abs(first - second) for first, second in zip(version, (*other, 0, 0), strict=False))
 
 
 def parse_setting(pair: str) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ from harness.schedules.catalog import ALL, Anomaly, scenarios_for
 from harness.schedules.operations import Write
 from harness.schedules.scenario import CONSUMER_OFFSETS, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
-from harness.targets.applications import RELEASES
+from harness.targets.jars import RELEASES
 from harness.targets.lock import read_digests
 from workloads.applications import APPLICATIONS, Application, Life, Observation, Observe, find_application
 from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, reason_of, state_of

@@ -37,7 +37,7 @@ from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.errors import UsageError
 from harness.host.java import Java, find_java
-from harness.host.private import PRIVATE
+from harness.host.leftovers import PRIVATE
 from harness.host.workspace import Workspace
 from harness.judge.finding import Finding, Place
 from harness.judge.progress import Progress
