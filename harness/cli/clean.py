@@ -29,8 +29,7 @@ def clean(run_ids: tuple[str, ...]) -> int:
                 removed.append(f"{directory.name}: {leftovers.remove(directory)} processes and {directory}")
             except HarnessError as error:
                 failed.append(str(error))
-    removed += [f"the network of {run_id}" for run_id in leftovers.remove_orphaned_networks()]
-    removed += [f"the containers of {run_id}" for run_id in leftovers.remove_orphaned_containers()]
+    removed += leftovers.remove_orphans()
     for text in removed:
         stdout().line(f"removed {text}")
     if failed:

@@ -70,8 +70,7 @@ class RealClock:
         deadline_s = self.now_s() + timeout_s
         while True:
             self.check_limit(description)
-            value = condition()
-            if value:
+            if value := condition():
                 return value
             if self.now_s() >= deadline_s:
                 raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}")

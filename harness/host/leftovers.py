@@ -201,34 +201,27 @@ def may_have_engine() -> bool:
     return SOCKET.exists() or "DOCKER_HOST" in os.environ
 
 
-def remove_orphaned_networks() -> list[str]:
-    """Remove the networks of runs that have neither a work directory nor a process any more; return their ids.
+def remove_orphans() -> list[str]:
+    """Remove networks and containers of runs that have neither a work directory nor a process; return their names.
 
     A command that was running when harness and keeper ended may have created a network afterwards.
     """
-    removed = sorted(run_id for run_id in _orphans(runs_with_networks()) if remove_network(run_id))
+    removed = [f"the network of {run_id}" for run_id in _orphans(runs_with_networks()) if remove_network(run_id)]
     remove_stray_rules()
+    if may_have_engine():
+        engine = importlib.import_module(MODULES[COMPOSE_FILE])
+        for run_id in _orphans(engine.runs_with_containers()):
+            engine.remove(work_root(), run_id)
+            removed.append(f"the containers of {run_id}")
     return removed
 
 
-def remove_orphaned_containers() -> list[str]:
-    """Remove the containers of runs that have neither a work directory nor a process any more; return their ids."""
-    if not may_have_engine():
-        return []
-    engine = importlib.import_module(MODULES[COMPOSE_FILE])
-    orphans = sorted(_orphans(engine.runs_with_containers()))
-    for run_id in orphans:
-        engine.remove(work_root(), run_id)
-    return orphans
-
-
-def _orphans(run_ids: set[str]) -> set[str]:
+def _orphans(run_ids: set[str]) -> list[str]:
     """Return the runs without an owner, also with another TMPDIR: a run's keeper has the id on its command line."""
-    orphans = run_ids - {directory.name for directory in find_leftovers()}
-    if orphans:
+    if orphans := run_ids - {directory.name for directory in find_leftovers()}:
         words = {word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()}
         orphans = {run_id for run_id in orphans if not any(run_id in word for word in words)}
-    return orphans
+    return sorted(orphans)
 
 
 def _end(verb: str, directory: Path) -> int:

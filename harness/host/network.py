@@ -130,8 +130,7 @@ def remove_network(run_id: str) -> int:
 
 def runs_with_networks() -> set[str]:
     """Return the ids of the runs of all users that have a namespace on this host."""
-    matches = (RUN_NAMESPACE.fullmatch(path.name) for path in NAMESPACES.glob("*"))
-    return {match["run_id"] for match in matches if match}
+    return {match["run_id"] for path in NAMESPACES.glob("*") if (match := RUN_NAMESPACE.fullmatch(path.name))}
 
 
 def remove_stray_rules() -> None:

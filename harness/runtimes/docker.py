@@ -208,19 +208,15 @@ class DockerRuntime:
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy the files of the log until two copies are the same. Raises `HarnessError` if they keep changing."""
-        copies: list[dict[str, int]] = []
 
-        def copy() -> bool:
+        def copy() -> dict[str, int]:
             try:
                 with self._archive(broker, self.recipe.folder(topic, partition)) as tar:
-                    copies.append(_extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition)))
+                    return _extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition))
             except engine.MissingError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
-            except tarfile.ReadError:
-                return False
-            return copies[-2:-1] == copies[-1:]
 
-        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
+        copy_when_still(copy, lambda *_: None, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the existing checkpoints and ``meta.properties`` of the log directory."""

@@ -208,13 +208,8 @@ class LocalRuntime:
         def sizes() -> dict[str, int]:
             return {path.name: path.stat().st_size for path in source.iterdir() if is_live(path.name)}
 
-        def copy() -> bool:
-            before = sizes()
-            for name in before:
-                shutil.copyfile(source / name, destination / name)
-            return sizes() == before
-
-        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
+        place = f"{topic}-{partition} on broker {broker}"
+        copy_when_still(sizes, lambda name, copy: shutil.copyfile(source / name, copy), destination, place)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the existing checkpoints and ``meta.properties`` of the log directory."""

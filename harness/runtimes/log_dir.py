@@ -1,6 +1,7 @@
 """The files of a broker: evidence in its log directory, and the end of its server log for error messages."""
 
 import shutil
+import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -28,16 +29,21 @@ def is_live(name: str) -> bool:
     return PurePath(name).suffix in LIVE_SUFFIXES or name in SIDE_FILES
 
 
-def copy_when_still(copy: Callable[[], bool], destination: Path, partition: str) -> None:
-    """Copy the files of a partition into an empty folder until ``copy`` returns that they did not change.
+def copy_when_still(
+    sizes: Callable[[], dict[str, int]], get: Callable[[str, Path], object], destination: Path, partition: str
+) -> None:
+    """Copy the files of a partition into an empty folder until their ``sizes`` are the same before and after.
 
     Files may vanish during a copy, as a cleaner swaps segments. Raises `HarnessError` if the files keep changing.
     """
     for _ in range(COPY_ATTEMPTS):
         shutil.rmtree(destination, ignore_errors=True)
         destination.mkdir(parents=True)
-        with suppress(FileNotFoundError):
-            if copy():
+        with suppress(FileNotFoundError, tarfile.ReadError):
+            before = sizes()
+            for name in before:
+                get(name, destination / name)
+            if sizes() == before:
                 return
     raise HarnessError(f"the files of {partition} changed during every copy")
 

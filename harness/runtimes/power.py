@@ -54,14 +54,12 @@ def why_no_notes() -> str | None:
 
 def begin_notes(log: Path, folder: Path) -> None:
     """Start a log from scratch, with all files in the folder as synced: its storage was formatted long ago."""
-    log.write_text("".join(f"sync\t{path.stat().st_size}\t{name}\n" for name, path in files_of(folder)))
+    log.write_text("".join(f"sync\t{path.stat().st_size}\t{name}\n" for name, path in files_of(folder).items()))
 
 
-def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the relative path and the path of every file below a folder."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix(), path
+def files_of(folder: Path) -> dict[str, Path]:
+    """Return the path of every file below a folder, by its relative path in order."""
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def read_synced(text: str) -> Synced:
@@ -141,17 +139,15 @@ class Cut:
 
 def find_unsynced(folder: Path, synced: Synced) -> Iterator[Cut]:
     """Yield the files that a power failure would cut, in order, except files that vanish in the meantime."""
-    files = dict(files_of(folder))
+    files = files_of(folder)
     for name, path in files.items():
         if name.startswith(METADATA_FOLDER) or _INDEX.search(name):
             continue
         to_bytes = synced.get(name, 0)
-        try:
+        with suppress(FileNotFoundError):
             from_bytes = path.stat().st_size
             if from_bytes > to_bytes:
                 yield Cut(name, from_bytes, to_bytes, _lost(name, path, to_bytes, files))
-        except FileNotFoundError:
-            continue
 
 
 def cut_unsynced(folder: Path, synced: Synced) -> list[Cut]:
@@ -181,14 +177,8 @@ def _lost(name: str, path: Path, to_bytes: int, files: Collection[str]) -> LostR
         return None
     others = (match for file in files if (match := _LIVE_LOG.fullmatch(file)) and match["folder"] == live["folder"])
     later = [base for match in others if (base := int(match["base"])) > int(live["base"])]
-    return LostRecords(
-        live["topic"],
-        int(live["partition"]),
-        lost[0][0],
-        lost[-1][1],
-        sum(count for *_, count in lost),
-        min(later, default=None),
-    )
+    first, last, records = lost[0][0], lost[-1][1], sum(count for *_, count in lost)
+    return LostRecords(live["topic"], int(live["partition"]), first, last, records, min(later, default=None))
 
 
 @dataclass(frozen=True)

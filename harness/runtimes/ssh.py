@@ -183,15 +183,17 @@ class SshRuntime:
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy the files of the log until they are the same before and after. Raises `HarnessError` otherwise."""
         source = f"{self._home(broker)}/data/{topic}-{partition}"
-        files = self._connections[broker].files
+        files, place = self._connections[broker].files, f"{topic}-{partition} on broker {broker}"
 
-        def copy() -> bool:
-            before = self._live_files(broker, source)
-            for name in before:
-                files.get(f"{source}/{name}", str(destination / name))
-            return self._live_files(broker, source) == before
+        def sizes() -> dict[str, int]:
+            try:
+                entries = files.listdir_attr(source)
+            except FileNotFoundError as error:
+                raise HarnessError(f"broker {broker} has no folder {source}") from error
+            regular = (entry for entry in entries if is_live(entry.filename) and stat.S_ISREG(entry.st_mode or 0))
+            return {entry.filename: entry.st_size or 0 for entry in regular}
 
-        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
+        copy_when_still(sizes, lambda name, copy: files.get(f"{source}/{name}", str(copy)), destination, place)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the existing checkpoints and ``meta.properties`` of the log directory."""
@@ -244,13 +246,6 @@ class SshRuntime:
         cache = f"{JAR_CACHE}/{self.jars.directory.name}"
         classpath = ":".join(f"{cache}/{jar.name}" for jar in self.jars.paths)
         return shlex.join(["java", *flags, "-cp", classpath, main_class, *arguments])
-
-    def _live_files(self, broker: int, folder: str) -> dict[str, int]:
-        try:
-            entries = self._connections[broker].files.listdir_attr(folder)
-        except FileNotFoundError as error:
-            raise HarnessError(f"broker {broker} has no folder {folder}") from error
-        return {e.filename: e.st_size or 0 for e in entries if is_live(e.filename) and stat.S_ISREG(e.st_mode or 0)}
 
     def _drop(self, broker: int, *match: str) -> None:
         ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})

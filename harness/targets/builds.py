@@ -32,7 +32,6 @@ from harness.targets.lock import BINDING, file_sha256, jar_name, read_lock
 BUILD, PATCH = "build", "patch"
 """Kinds: a complete Kafka, or classes in front of the class path of a known version's brokers."""
 RECORD: Final = "build.json"
-_DIGEST_CHARACTERS: Final = 8
 
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}(\.\d{1,4}){0,2}(-[A-Za-z0-9][A-Za-z0-9.-]{0,40})?", re.ASCII)
 _VERSION_FILE: Final = "kafka/kafka-version.properties"
@@ -99,7 +98,12 @@ def read_patch(version: str, path: Path) -> Build:
     with _staged(where) as staging:
         jar = staging / "patch.jar"
         if where.is_dir():
-            _pack(where, jar)
+            # The folder may be the root of a disk: only Kafka's packages are read. The same classes give the same jar.
+            files = (file for package in _PACKAGES for file in (where / package).rglob("*") if file.is_file())
+            with zipfile.ZipFile(jar, "w") as packed:
+                for file in sorted(files):
+                    name = file.relative_to(where).as_posix()
+                    packed.writestr(zipfile.ZipInfo(name, _SAME_TIME), file.read_bytes())
         elif where.is_file():
             shutil.copyfile(where, jar)
         else:
@@ -168,7 +172,7 @@ def _install(staging: Path, kind: str, path: Path, version: str, commit: str = "
     """Name a complete copy, and move it to its folder, unless it exists; another process may be faster."""
     digests = {jar.stem: file_sha256(jar) for jar in sorted(staging.iterdir())}
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
-    name = f"kafka-{version}-{kind}-{every[:_DIGEST_CHARACTERS]}"
+    name = f"kafka-{version}-{kind}-{every[:8]}"
     build = Build(name, kind, version, str(path), commit, digests)
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
     try:
@@ -252,14 +256,3 @@ def _version_of(folder: Path, path: Path) -> tuple[str, str]:
         raise UsageError(f"{path} has an unknown version of Kafka: {quoted(version)}")
     commit = properties.get("commitId", "")
     return version, commit if re.fullmatch("[0-9a-f]{7,64}", commit) else ""
-
-
-def _pack(folder: Path, jar: Path) -> None:
-    """Pack the files of Kafka's packages in a folder into a reproducible jar.
-
-    Other files are not read, as the folder may be the root of a disk.
-    """
-    files = (file for package in _PACKAGES for file in (folder / package).rglob("*") if file.is_file())
-    with zipfile.ZipFile(jar, "w") as packed:
-        for file in sorted(files):
-            packed.writestr(zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_TIME), file.read_bytes())

@@ -90,7 +90,7 @@ def jars_for(target: Target, *, on_progress: OnProgress = lambda *_: None, verif
         from harness.targets.builds import jars_of_build  # noqa: PLC0415  (which imports this module)
 
         return jars_of_build(target, target.build, on_progress=on_progress, verify=verify)
-    digests, directory = read_lock(target), _directory(target)
+    digests, directory = read_lock(target), cache_root() / "jars" / target.version
     if digests is None:
         # The version is not pinned yet: pin the jars that the repository has now.
         with staging_in(directory.parent, directory) as staging:
@@ -114,7 +114,7 @@ def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = l
 def is_cached(target: Target) -> bool:
     """Return whether ``jars_for`` would return immediately."""
     digests = read_lock(target)
-    return digests is not None and _is_complete(_directory(target), digests)
+    return digests is not None and _is_complete(cache_root() / "jars" / target.version, digests)
 
 
 def materialise(
@@ -159,10 +159,6 @@ def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
 
     on_progress(0, 2 * jars or 1)
     return count
-
-
-def _directory(target: Target) -> Path:
-    return cache_root() / "jars" / target.version
 
 
 def _lock_digest(digests: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ import hashlib
 import re
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -122,6 +123,9 @@ def _parsed(path: Path, source: str) -> SystemFile:
     except ValueError as error:
         raise UsageError(f"{source}: {str(error).removeprefix('SystemFile').lstrip('. ')}") from error
     broker = system.broker
+    is_rule = broker.ready in READY
+    with suppress(re.error):
+        is_rule = is_rule or (broker.ready.startswith(LOG) and bool(re.compile(broker.ready.removeprefix(LOG))))
     texts = (*broker.command, *broker.prepare, broker.config, *broker.environment.values(), *broker.lists.values())
     known = {*PLACEHOLDERS, *broker.ports, *broker.lists}
     unknown = [match[0] for text in texts for match in _PLACEHOLDER.finditer(text) if match[1] not in known]
@@ -129,20 +133,13 @@ def _parsed(path: Path, source: str) -> SystemFile:
         ("name", not _NAME.fullmatch(system.name), f"is {quoted(system.name)}; give a-z, 0-9, '.' and '-'"),
         ("broker.command", not broker.command, "is empty"),
         ("broker.stop", broker.stop not in signal.Signals.__members__, f"is {quoted(broker.stop)}; give SIGTERM, say"),
-        ("broker.ready", not _is_ready_rule(broker.ready), f"is {quoted(broker.ready)}; give {', '.join(READY)}REGEX"),
+        ("broker.ready", not is_rule, f"is {quoted(broker.ready)}; give {', '.join(READY)}REGEX"),
         ("broker", bool(unknown), f"has the unknown placeholder {''.join(unknown[:1])}"),
         ("supports.brokers", system.supports.brokers < 1, f"is {system.supports.brokers}; give a number from 1"),
     ):
         if is_wrong:
             raise UsageError(f"{source}: {key} {advice}")
     return system
-
-
-def _is_ready_rule(rule: str) -> bool:
-    try:
-        return bool(re.compile(rule.removeprefix(LOG))) if rule.startswith(LOG) else rule in READY
-    except re.error:
-        return False
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:

@@ -57,7 +57,7 @@ def test_copies_are_repeated_until_two_agree(bench: ContainerCluster, tmp_path: 
 
 
 def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
-    restless: list[bytes | None] = [packed({"0.log": b"x" * size}, "topic-0") for size in range(30)]
+    restless: list[bytes | None] = [packed({"0.log": b"x" * size}, "topic-0") for size in range(40)]
     bench.brokers[BROKER].archives["/var/lib/kafka/data/topic-0"] = restless
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the files of topic-0 on broker 2 changed during every copy"):
