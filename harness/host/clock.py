@@ -97,7 +97,6 @@ class ThreadRoutine:
     name: str
 
     def __post_init__(self) -> None:
-        """Start the thread."""
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)

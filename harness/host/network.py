@@ -191,7 +191,6 @@ def _namespaces(run_id: str) -> list[str]:
 
 
 def _links(run_id: str) -> list[str]:
-    """Return the existing bridge, and the existing links of brokers on this host."""
     mine = re.compile(re.escape(_bridge(run_id)) + r"(-\d+)?")
     return sorted(name for _, name in socket.if_nameindex() if mine.fullmatch(name))
 

@@ -4,9 +4,7 @@
 rejected in any case.
 """
 
-import base64
 import getpass
-import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -160,11 +158,6 @@ class NodeConnection:
             self._jump.close()
 
 
-def fingerprint(key: Any) -> str:
-    """Return a host key's fingerprint in the form of ``ssh-keygen -l``."""
-    return f"SHA256:{base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip('=')}"
-
-
 class _Pinned(paramiko.MissingHostKeyPolicy):
     """Rejects every unknown host key that is not pinned."""
 
@@ -172,11 +165,10 @@ class _Pinned(paramiko.MissingHostKeyPolicy):
         self._pins = set(pins)
 
     def missing_host_key(self, _client: Any, hostname: str, key: Any) -> None:
-        shown = fingerprint(key)
-        if shown not in self._pins:
+        if key.fingerprint not in self._pins:
             raise SSHException(
-                f"its host key is unknown ({hostname}: {key.get_name()} {shown}); check it on the host, and add it to"
-                f" known_hosts or give --ssh-host-key {shown}"
+                f"its host key is unknown ({hostname}: {key.get_name()} {key.fingerprint}); check it on the host, and"
+                f" add it to known_hosts or give --ssh-host-key {key.fingerprint}"
             )
 
 
@@ -203,7 +195,7 @@ def _ssh_options(host: str) -> Mapping[str, Any]:
 def _why(error: Exception, node: Node) -> str:
     match error:
         case BadHostKeyException():
-            return f"its host key has changed (now {fingerprint(error.key)}): another host may answer in its place"
+            return f"its host key has changed (now {error.key.fingerprint}): another host may answer in its place"
         case AuthenticationException():
             return (
                 f"it refuses the key of {node.user} ({error}); add the public key to its authorized_keys, or --ssh-key"

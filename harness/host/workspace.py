@@ -63,13 +63,11 @@ class Workspace:
         leftovers.change_owner(self.path, resumable=resumable)
 
     def __enter__(self) -> Self:
-        """Return the workspace."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the run, or leave it to the user."""
         keep = self._is_kept and kind is None
         if keep:
             leftovers.change_owner(self.path, kept=True)

@@ -304,6 +304,5 @@ class LocalRuntime:
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a broker's process, and to the processes that it started."""
     if process.poll() is None:
         os.killpg(process.pid, number)

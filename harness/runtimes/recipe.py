@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
-from harness.targets import KAFKA, REDPANDA, Target, kafka
+from harness.targets import REDPANDA, Target, kafka
 
 CLIENT_PORT, CONTROLLER_PORT, REPLICA_PORT, ADMIN_PORT = 9092, 9093, 9094, 9644
 ANYWHERE = "0.0.0.0"  # noqa: S104  (inside the container; only clients' ports are published, on loopback)
@@ -45,10 +45,17 @@ def service(broker: int) -> str:
 
 def recipe_for(target: Target) -> Recipe:
     """Return the recipe of a target."""
-    return {KAFKA: _kafka, REDPANDA: _redpanda}[target.system]()
-
-
-def _kafka() -> Recipe:
+    if target.system == REDPANDA:
+        return Recipe(
+            compose_file="redpanda.yaml",
+            config=REDPANDA_CONFIG,
+            configure=_bootstrap,
+            variables={},
+            folder=lambda topic, _: f"{REDPANDA_DATA}/kafka/{topic}",
+            # The name of a partition's folder includes the revision at which its replica was created.
+            is_log_file=lambda path, partition: path.parent.name.startswith(f"{partition}_") and is_segment(path.name),
+            admin_port=ADMIN_PORT,
+        )
     heap = [flag for flag in kafka.JVM_FLAGS if flag.startswith("-Xm")]
     others = [flag for flag in (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS) if flag not in heap]
     return Recipe(
@@ -81,19 +88,6 @@ def _server_properties(spec: ClusterSpec, broker: int, advertised: Address) -> s
         log_dir=KAFKA_DATA,
         settings=spec.settings,
         security=spec.security,
-    )
-
-
-def _redpanda() -> Recipe:
-    return Recipe(
-        compose_file="redpanda.yaml",
-        config=REDPANDA_CONFIG,
-        configure=_bootstrap,
-        variables={},
-        folder=lambda topic, _: f"{REDPANDA_DATA}/kafka/{topic}",
-        # The name of a partition's folder includes the revision at which its replica was created.
-        is_log_file=lambda path, partition: path.parent.name.startswith(f"{partition}_") and is_segment(path.name),
-        admin_port=ADMIN_PORT,
     )
 
 

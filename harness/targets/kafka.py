@@ -68,10 +68,7 @@ class Listener:
 
 def random_cluster_id() -> str:
     """Return a cluster id: 16 bytes in URL-safe base64 without a leading ``-`` (Uuid.randomUuid)."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
+    return f"A{base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip('=')}"
 
 
 def server_properties(

@@ -11,7 +11,7 @@ from paramiko.ssh_exception import AuthenticationException, BadHostKeyException,
 
 from harness.errors import UsageError
 from harness.host import nodes
-from harness.host.nodes import Access, Node, NodeConnection, fingerprint, parse_nodes, read_hosts_file
+from harness.host.nodes import Access, Node, NodeConnection, parse_nodes, read_hosts_file
 from harness.json_codec import from_json, to_json
 
 NODE = Node("n1", 22, "root")
@@ -123,7 +123,7 @@ KEY = paramiko.RSAKey.generate(1024)
     [
         (TimeoutError("timed out"), "timed out"),
         (AuthenticationException("Authentication failed."), "it refuses the key of root (Authentication failed.)"),
-        (BadHostKeyException("n1", KEY, KEY), f"its host key has changed (now {fingerprint(KEY)})"),
+        (BadHostKeyException("n1", KEY, KEY), f"its host key has changed (now {KEY.fingerprint})"),
         (SSHException("Error reading SSH protocol banner"), "Error reading SSH protocol banner"),
     ],
     ids=["silent", "the key", "another host", "no ssh"],
@@ -139,10 +139,10 @@ def test_a_failed_login_is_reported_with_the_reason(
 
 
 def test_an_unknown_host_key_is_rejected_unless_it_is_pinned() -> None:
-    pattern = re.escape(f"give --ssh-host-key {fingerprint(KEY)}")
+    pattern = re.escape(f"give --ssh-host-key {KEY.fingerprint}")
     with pytest.raises(SSHException, match=pattern):
         nodes._Pinned(["SHA256:another"]).missing_host_key(None, "n1", KEY)
-    nodes._Pinned([fingerprint(KEY)]).missing_host_key(None, "n1", KEY)
+    nodes._Pinned([KEY.fingerprint]).missing_host_key(None, "n1", KEY)
 
 
 def test_known_hosts_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
