@@ -7,9 +7,10 @@ still hear.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 from harness.runtimes.base import Firewalls
-from harness.schedules.placement import Members, Placement
+from harness.schedules.placement import Members
 from nemesis import partition
 from nemesis.fault import FIREWALL, ON_LINKS, BrokerState, Fault, FaultContext
 from nemesis.script import Script, Topology, script_of
@@ -26,16 +27,12 @@ def lost(topology: Topology, brokers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def declared(
-    *,
-    name: str,
-    summary: str,
-    leaving: str,
-    rejoining: str,
-    shape: Callable[[Members], Topology],
-    why_unfit: Callable[[Placement], str | None] = lambda _: None,
-    soak_excluded: str = "",
+    *, name: str, summary: str, shape: Callable[[Members], Topology], soak_excluded: str = "", **more: Any
 ) -> tuple[Fault, Script]:
-    """Return the fault that leaves the links of a topology, and no other, around its brokers, and its script."""
+    """Return the fault that leaves the links of a topology, and no other, around its brokers, and its script.
+
+    ``more``: arguments of `script_of`.
+    """
 
     def inject(context: FaultContext) -> None:
         members = replace(context.cluster, absent=context.brokers)
@@ -52,4 +49,4 @@ def declared(
         alone_in=ON_LINKS,
         soak_excluded=soak_excluded,
     )
-    return fault, script_of(fault, leaving=leaving, rejoining=rejoining, shape=shape, why_unfit=why_unfit)
+    return fault, script_of(fault, shape=shape, **more)

@@ -85,10 +85,9 @@ def errors_as(description: str) -> Iterator[None]:
     """Turn the client's exceptions into a `HarnessError` whose message begins with ``description``."""
     try:
         yield
-    except NotFound as error:
-        raise MissingError(f"{description}: {error.explanation or error}") from error
     except APIError as error:
-        raise HarnessError(f"{description}: {error.explanation or error}") from error
+        kind = MissingError if isinstance(error, NotFound) else HarnessError
+        raise kind(f"{description}: {error.explanation or error}") from error
     except (DockerException, RequestException) as error:
         raise HarnessError(f"{description}: the container engine does not answer ({type(error).__name__})") from error
 
@@ -139,8 +138,7 @@ def _gone() -> Iterator[None]:
     """Ignore that another process has removed or ended the object."""
     try:
         yield
-    except NotFound:
-        pass
     except APIError as error:
-        if not any(words in str(error.explanation) for words in ("already in progress", "is not running")):
+        has_ended = any(words in str(error.explanation) for words in ("already in progress", "is not running"))
+        if not has_ended and not isinstance(error, NotFound):
             raise

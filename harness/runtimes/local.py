@@ -27,6 +27,7 @@ from harness.targets import kafka
 from harness.targets.jars import jars_for
 from harness.targets.own import SystemFile
 
+PROPERTIES = "server.properties"
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 60.0
@@ -119,7 +120,7 @@ class LocalRuntime:
         prefix = self.links.prefix(broker) if self.links else []
         # The agent for syncs is the first, as another agent loads classes of the broker, which it could not change.
         flags = (*self._files.flags(broker), *self.spec.jvm_flags)
-        command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=flags)
+        command = self._command(kafka.BROKER_CLASS, self._home(broker) / PROPERTIES, flags=flags)
         if self.own is not None:
             command = self.own.command(broker, self.own.system.broker.command)
         with self.spec.log_path(broker).open("ab") as log:
@@ -251,7 +252,7 @@ class LocalRuntime:
         return self.links
 
     def _format(self, broker: int, cluster_id: str) -> None:
-        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker))]
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._home(broker) / PROPERTIES)]
         if self.spec.security and self.spec.security.scram_user:
             # Other users of this host can read the arguments of a process, but not this file.
             file = self._home(broker) / "scram-user"
@@ -291,16 +292,13 @@ class LocalRuntime:
             security=self.spec.security,
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
-        self._properties_path(broker).write_text(properties)
+        (self._home(broker) / PROPERTIES).write_text(properties)
 
     def _home(self, broker: int) -> Path:
         return self.spec.work_dir / f"broker-{broker}"
 
     def _log_dir(self, broker: int) -> Path:
         return self._home(broker) / "data"
-
-    def _properties_path(self, broker: int) -> Path:
-        return self._home(broker) / "server.properties"
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -5,7 +5,6 @@ run must be resumed and repeated with the same jars. The name of the copy ends w
 all jars, so that a changed build has another name.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -42,7 +41,6 @@ _NOT_RUN = re.compile(r".*-(test|test-sources|src|sources|scaladoc|javadoc)\.jar
 _BINDINGS = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j-impl|logback-classic)-\d.*\.jar")
 """Bindings of slf4j 1 with which brokers log to files; the brokers of a run log to their output."""
 _OLD_SLF4J = "slf4j-api-1.*.jar"
-_SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _CLASS: Final = ".class"
 _PACKAGES: Final = ("kafka", "org")
 """The top folders of Kafka's classes."""
@@ -103,7 +101,7 @@ def read_patch(version: str, path: Path) -> Build:
             with zipfile.ZipFile(jar, "w") as packed:
                 for file in sorted(files):
                     name = file.relative_to(where).as_posix()
-                    packed.writestr(zipfile.ZipInfo(name, _SAME_TIME), file.read_bytes())
+                    packed.writestr(zipfile.ZipInfo(name), file.read_bytes())
         elif where.is_file():
             shutil.copyfile(where, jar)
         else:
@@ -169,31 +167,22 @@ def classes_of(jar: Path) -> set[str]:
 
 
 def _install(staging: Path, kind: str, path: Path, version: str, commit: str = "") -> Build:
-    """Name a complete copy, and move it to its folder, unless it exists; another process may be faster."""
+    """Name a complete copy, and move its files to its folder, where another process may write the same files."""
     digests = {jar.stem: file_sha256(jar) for jar in sorted(staging.iterdir())}
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
     name = f"kafka-{version}-{kind}-{every[:8]}"
     build = Build(name, kind, version, str(path), commit, digests)
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
-    try:
-        find_build(name)
-    except UsageError:
-        shutil.rmtree(build.directory, ignore_errors=True)
-        try:
-            staging.rename(build.directory)
-        except OSError as error:
-            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
-                raise
-            find_build(name)
+    build.directory.mkdir(exist_ok=True)
+    for file in (*(f"{stem}.jar" for stem in digests), RECORD):
+        (staging / file).replace(build.directory / file)
     return build
 
 
 @contextmanager
 def _staged(path: Path) -> Iterator[Path]:
     """Yield a temporary folder. Raises `UsageError` if the file or folder at a path is damaged or cannot be read."""
-    with staging_in(cache_root() / "builds") as parent:
-        folder = parent / "copy"
-        folder.mkdir()
+    with staging_in(cache_root() / "builds") as folder:
         try:
             yield folder
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:

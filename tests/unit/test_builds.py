@@ -6,6 +6,7 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -252,24 +253,12 @@ def test_a_missing_or_damaged_copy_is_reported(tmp_path: Path) -> None:
         find_target("kafka-4.4.0-build-01234567")
 
 
-def test_concurrent_copies_of_a_build_leave_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_copies_of_a_build_leave_one_copy(tmp_path: Path, cache: Path) -> None:
     path = of_form("distribution", tmp_path)
-    name = find_target(str(path)).name
-    builds.read_build.cache_clear()
-    find_build = builds.find_build
-    calls: list[str] = []
-
-    def missing_at_first(name: str) -> builds.Build:
-        calls.append(name)
-        if len(calls) == 1:
-            raise UsageError("no copy yet")
-        return find_build(name)
-
-    monkeypatch.setattr(builds, "find_build", missing_at_first)
-    # The other process finishes right then.
-    monkeypatch.setattr("harness.targets.builds.shutil.rmtree", lambda *_, **__: None)
-    assert builds.read_build(path).name == name
-    assert calls == [name, name]
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(builds.read_build.__wrapped__, [path, path])
+    assert first == second == builds.find_build(first.name)
+    assert [folder.name for folder in (cache / "builds").iterdir()] == [first.name]
 
 
 def test_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
