@@ -36,7 +36,7 @@ from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.spark import background
-from harness.spark.class_archive import make_archive
+from harness.spark.background import make_archive
 from harness.targets import find_target
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from harness.broker_files.segments.batches import Batch, iter_entries, iter_reco
 from harness.host.java import find_java
 from harness.judge.sessions import CHECKS
 from harness.spark import background
-from harness.spark.background import compile_all
-from harness.spark.class_archive import make_archive
+from harness.spark.background import compile_all, make_archive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from rich.table import Table
 from harness.host.java import find_java
 from harness.judge.sessions import CHECKS
 from harness.spark import background
-from harness.spark.class_archive import make_archive
+from harness.spark.background import make_archive
 
 PLAIN = "PySpark, ten rows counted"
 PROGRAM = """

@@ -1,26 +1,19 @@
 """The columns of findings and of the results of guarantees, and helpers for their sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA
+from checkers.replay.judged import Judged
 from harness.escape import in_sentence
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from checkers.replay.judged import Judged
-
 VISIBLE, LATENT = "visible", "latent"
-
 RECORD, BATCH, LIST = "record", "batch", "list"
 """The evidence for a difference: a record at the offset, the batch that begins there, or the broker's list of aborted
 transactions, one of which began at or before the offset."""
@@ -28,12 +21,8 @@ transactions, one of which began at or before the offset."""
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """Names that only audits report, in addition to the four anomalies."""
-
 LISTED: Final = 100
 """The most findings of a partition that an audit lists; the others are counted."""
-
-SENTENCES: Final = ("explanation", "reason")
-"""The columns of findings, results of guarantees and doubts that hold a sentence."""
 _QUOTE: Final = "\0"
 """The character around the hexadecimal digits of a client's value in a sentence that Spark made."""
 _PRINTABLE: Final = re.compile(f"{_QUOTE}([0-9A-F]*){_QUOTE}")
@@ -75,22 +64,20 @@ def findings(
         f.lit(effect).alias("effect"),
         explanation.alias("explanation"),
         f.lit(proven).alias("proven"),
-        _json(witness).alias("witness"),
+        f.expr(f"to_json(struct({witness})) AS witness"),
         f.lit(shown_by).alias("shown_by"),
     )
 
 
 def results(rows: DataFrame, guarantee: str, *, violation: str, explanation: Column, witness: str) -> DataFrame:
-    """Return REPLICA, guarantee, compared, violated, offset, explanation, witness: a row for each replica.
-
-    ``compared`` and ``violated``: how many rows were compared, and how many of them violate the guarantee.
+    """Return REPLICA, guarantee, ``compared``, ``violated``, offset, explanation, witness: a row for each replica.
 
     ``rows``: REPLICA, offset, and the columns that the other parameters use. ``violation``: whether a row violates the
-    guarantee, in SQL. Offset, explanation and witness (as in `findings`) describe the first violation, and are null
-    without a violation. ``broker`` is null for a violation that does not depend on a replica.
+    guarantee, in SQL. Offset, explanation and witness (as in `findings`) describe the first of the violated rows, or
+    are null. ``broker`` is null for a violation that does not depend on a replica.
     """
     is_violated = f.coalesce(f.expr(violation), f.lit(False))
-    first = f.struct("offset", explanation.alias("explanation"), _json(witness).alias("witness"))
+    first = f.struct("offset", explanation.alias("explanation"), f.expr(f"to_json(struct({witness})) AS witness"))
     return (
         rows.groupBy(*REPLICA)
         .agg(
@@ -100,10 +87,6 @@ def results(rows: DataFrame, guarantee: str, *, violation: str, explanation: Col
         )
         .select(*REPLICA, f.lit(guarantee).alias("guarantee"), "compared", "violated", "first.*")
     )
-
-
-def _json(columns: str) -> Column:
-    return f.expr(f"to_json(struct({columns}))")
 
 
 def sentence(template: str, **values: Column | str) -> Column:
@@ -130,7 +113,7 @@ def first_rows(rows: DataFrame) -> DataFrame:
     partition = Window.partitionBy(*PARTITION)
     ordered = partition.orderBy("offset", "broker")
     numbered = rows.select("*", f.row_number().over(ordered).alias("row"), f.count("*").over(partition).alias("total"))
-    return numbered.where(f.col("row") <= LISTED).drop("row")
+    return numbered.where(f"row <= {LISTED}").drop("row")
 
 
 def reason(template: str, **values: Column | str) -> Column:
@@ -139,12 +122,13 @@ def reason(template: str, **values: Column | str) -> Column:
 
 
 def completed(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a collected row whose `SENTENCES` show the values of clients as text."""
+    """Return a collected row whose sentences show the values of clients as text."""
+    texts = {name: row[name] for name in ("explanation", "reason") if row.get(name)}
+    return {**row, **{name: _PRINTABLE.sub(_as_text, text) for name, text in texts.items()}}
 
-    def as_text(value: re.Match[str]) -> str:
-        return in_sentence(bytes.fromhex(value[1]))
 
-    return {**row, **{name: _PRINTABLE.sub(as_text, row[name]) for name in SENTENCES if row.get(name)}}
+def _as_text(value: re.Match[str]) -> str:
+    return in_sentence(bytes.fromhex(value[1]))
 
 
 def visible_before_stable_end() -> Column:

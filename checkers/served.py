@@ -9,23 +9,16 @@ For systems whose replicas cannot be read, or that have none. Verifies, for the 
 Does not verify: transactions whose end was not acknowledged, keys with a record that was not acknowledged, values.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
 from checkers.finding import VISIBLE, findings, sentence
+from checkers.replay.judged import Judged
 from checkers.replay.truth import client_outcomes, differing_keys, expected_states, txn_header
 from harness.schedules.scenario import Critical
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:

@@ -1,21 +1,12 @@
-"""One file for each anomaly, which ends with its `Finder`; other packages offer more (`harness.plugins`).
-
-Runs are checked for four anomalies, and audits, which have no history of clients, for three more. `checkers.replay`
-derives the beliefs of brokers; `checkers.attribution` decides which replica is wrong.
-"""
-
-from __future__ import annotations
+"""One file for each anomaly, which ends with its `Finder`; other packages offer more (`harness.plugins`)."""
 
 import logging
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from checkers.finding import Finder
 from harness.schedules.catalog import PLUGINS
-
-if TYPE_CHECKING:
-    from checkers.finding import Finder
 
 log = logging.getLogger("harness")
 

@@ -3,29 +3,19 @@
 Verifies: every record below the bound that a replica still has and believes committed, against the transaction's true
 outcome (see `truth`). A record without its transactional bit is believed committed too: Redpanda's compaction removes
 the bit from records that it believes committed. A finding has the first such record of a transaction on a replica.
-
 Without a history of clients, and where no marker shows the outcome any more: a transactional value that another replica
-has removed while an older value of the key is alive there. Only an abort removes a value and keeps the older one (see
-`undeleted_values`).
-
+has removed while an older value of the key is alive there, as only an abort does (see `undeleted_values`).
 Does not verify: aborted records that the replica has compacted away; transactions whose outcome neither the client nor
 any marker shows.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
 from checkers.finding import Finder, findings, sentence, visible_before_stable_end
+from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
@@ -45,10 +35,8 @@ def check(judged: Judged) -> DataFrame:
             "this broker {how}",
             what="if(tombstone, 'delete of', 'record')",
             done="if(tombstone, 'carried out', 'served as committed')",
-            how=f.when(
-                f.col("decided_by").isNotNull(),
-                sentence("applies the COMMIT at offset {decided_by} to the transaction"),
-            ).otherwise("holds it as if it had not been part of a transaction"),
+            how="coalesce(concat('applies the COMMIT at offset ', decided_by, ' to the transaction'), "
+            "'holds it as if it had not been part of a transaction')",
         ),
         "true_txn AS transaction, 'aborted' AS outcome, 'committed' AS believed_here, "
         "decided_by AS marker_taken_here_at, records",
@@ -83,9 +71,7 @@ def _findings(judged: Judged, served: DataFrame, explanation: Column, witness: s
 FINDER = Finder(
     name=Anomaly.ABORTED_TO_COMMITTED,
     check=check,
-    means=(
-        "broker {broker} serves records of an aborted transaction as committed: read_committed consumers receive them, "
-        "and an aborted delete removes the key's value. The broker missed the ABORT, and applied the next marker of "
-        "the producer to the transaction"
-    ),
+    means="broker {broker} serves records of an aborted transaction as committed: read_committed consumers receive "
+    "them, and an aborted delete removes the key's value. The broker missed the ABORT, and applied the next marker of "
+    "the producer to the transaction",
 )

@@ -10,16 +10,11 @@ Verifies four kinds of evidence, the first three (see `hidden`) against each tra
 * ``span``       no record is left on any replica, but a COMMIT of the producer was seen inside the range of one
                  aborted transaction in the replica's ``.txnindex``.
 
-The effect is visible where a hidden record makes a key's final state on this replica wrong, else latent: later
-committed records have superseded every hidden record.
-
+The effect is visible where a hidden record makes a key's final state on this replica wrong, else latent.
 Does not verify: records of unknown outcome; hidden records that neither the log nor the ``.txnindex`` still shows.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, at_first
@@ -27,9 +22,6 @@ from checkers.finding import LATENT, LIST, RECORD, VISIBLE, Finder, findings, se
 from checkers.replay.batch_outcomes import with_first_marker
 from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def check(judged: Judged) -> DataFrame:
@@ -39,11 +31,9 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _records(judged: Judged) -> DataFrame:
-    last_of_wrong_keys = judged.differing_keys.selectExpr(
-        *REPLICA, "true_offset AS offset", "here_offset", "true AS differs"
-    )
+    wrong = judged.differing_keys.selectExpr(*REPLICA, "true_offset AS offset", "here_offset", "true AS differs")
     hidden = (
-        judged.hidden.join(last_of_wrong_keys, ["offset", *REPLICA], "left")
+        judged.hidden.join(wrong, ["offset", *REPLICA], "left")
         .groupBy("producer_id", "txn", *REPLICA)
         .agg(
             *at_first("offset", "key", "tombstone", "here_offset"),
@@ -80,11 +70,10 @@ def _records(judged: Judged) -> DataFrame:
 
 
 def _spans(judged: Judged) -> DataFrame:
-    spans = (
-        judged.evidence.aborts.selectExpr(*REPLICA, "producer_id", "first_offset AS offset", "last_offset AS span_to")
-        .join(judged.replicas.select(*REPLICA, "bound"), REPLICA)
-        .where("offset < bound")
+    entries = judged.evidence.aborts.selectExpr(
+        *REPLICA, "producer_id", "first_offset AS offset", "last_offset AS span_to"
     )
+    spans = entries.join(judged.replicas.select(*REPLICA, "bound"), REPLICA).where("offset < bound")
     reported = judged.hidden.selectExpr(*REPLICA, "producer_id", "abort_at AS span_to")
     hidden = (
         with_first_marker(spans, judged.markers, at="offset")
@@ -110,8 +99,6 @@ def _spans(judged: Judged) -> DataFrame:
 FINDER = Finder(
     name=Anomaly.COMMITTED_TO_ABORTED,
     check=check,
-    means=(
-        "broker {broker} hides committed records from read_committed consumers, and its cleaner removes the records: "
-        "the broker missed the COMMIT, and applied the next ABORT of the producer to the transaction"
-    ),
+    means="broker {broker} hides committed records from read_committed consumers, and its cleaner removes the records: "
+    "the broker missed the COMMIT, and applied the next ABORT of the producer to the transaction",
 )

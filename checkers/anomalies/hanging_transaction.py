@@ -1,35 +1,24 @@
 """hanging-transaction: a transaction is open on every replica, but its coordinator has finished it (KIP-664).
 
 Verifies: a transaction that is open below the bound in every replica's log, against the producer's last record in
-``__transaction_state``. A transaction that its coordinator has not finished (Ongoing, PrepareCommit, PrepareAbort,
-PrepareEpochFence) is not reported.
-
+``__transaction_state``: not Ongoing, PrepareCommit, PrepareAbort or PrepareEpochFence.
 Does not verify: transactions without the coordinator's log, or whose transactional id has expired; transactions that
 are open on some replicas only (`stuck_lso`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import BATCH, HANGING_TRANSACTION, VISIBLE, Finder, findings, sentence
+from checkers.replay.judged import Judged
 from harness.broker_files.internal_topics.decode import FINISHED
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen on every replica."""
-    replicas = judged.replicas.select(*REPLICA, "bound", "high_watermark").withColumn(
-        "replicas", f.count("*").over(Window.partitionBy(*PARTITION))
-    )
+    count = f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
+    replicas = judged.replicas.select(*REPLICA, "bound", "high_watermark", count)
     opened = (
         colocated(judged.opened.join(replicas, REPLICA))
         .where("first_offset < bound")
@@ -61,9 +50,7 @@ FINDER = Finder(
     name=HANGING_TRANSACTION,
     check=check,
     in_runs=False,
-    means=(
-        "read_committed consumers of {partition} get no records from that offset on, on any broker: no marker was "
-        "written for a transaction that its coordinator has finished (KIP-664; KIP-890 "
-        "prevents new hanging transactions)"
-    ),
+    means="read_committed consumers of {partition} get no records from that offset on, on any broker: no marker was "
+    "written for a transaction that its coordinator has finished (KIP-664; KIP-890 "
+    "prevents new hanging transactions)",
 )

@@ -3,16 +3,12 @@
 Verifies: data of a producer that is followed by data of a higher producer epoch before any marker (see
 `batch_outcomes.overtaken_transactions`). This replica applies the next marker, which was written for another
 transaction, to both. If both markers have the same type, the outcome is right, and the finding is only
-`unexplained-divergence`; else the finding is the other anomaly in ``candidates``. `stuck_lso` reports transactions that
-are still open in the log.
-
-Does not verify: transactions whose marker any replica shows, or for which `undeleted_values` has better evidence.
+`unexplained-divergence`; else it is the other anomaly in ``candidates``.
+Does not verify: transactions whose marker any replica shows, that are open (`stuck_lso`), or for which
+`undeleted_values` has better evidence.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, colocated
@@ -20,9 +16,6 @@ from checkers.finding import BATCH, LATENT, UNEXPLAINED_DIVERGENCE, Finder, find
 from checkers.replay.batch_outcomes import COMMITTED, with_first_marker
 from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def check(judged: Judged) -> DataFrame:
@@ -46,9 +39,8 @@ def check(judged: Judged) -> DataFrame:
         .join(reported, ["producer_id", "decided_by", *REPLICA], "left_anti")
         .join(colocated(keys), ["producer_id", "offset", *REPLICA], "left")
     )
-    other_name = f.when(f.col("belief") == COMMITTED, str(Anomaly.ABORTED_TO_COMMITTED)).otherwise(
-        str(Anomaly.COMMITTED_TO_ABORTED)
-    )
+    is_committed, other = f.col("belief") == COMMITTED, str(Anomaly.COMMITTED_TO_ABORTED)
+    other_name = f.when(is_committed, str(Anomaly.ABORTED_TO_COMMITTED)).otherwise(other)
     return findings(
         missed,
         UNEXPLAINED_DIVERGENCE,

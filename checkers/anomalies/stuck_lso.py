@@ -13,16 +13,12 @@ lies within this replica's log:
 * this log has data of the same producer in a higher epoch, which a producer gets only after the end of all its earlier
   transactions (`ProducerAppendInfo`; KIP-360 and KIP-890).
 
-Does not verify: last stable offsets against each other (a follower's may legally lag behind); transactions that are
-open on every replica (`hanging_transaction`); transactions whose marker may lie beyond this log's end.
-
+Does not verify: last stable offsets against each other, as a follower's may lag; transactions that are open on every
+replica (`hanging_transaction`); transactions whose marker may lie beyond this log's end.
 Source: KIP-98, `ProducerStateManager.firstUnstableOffset`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, at_first, checkpointed, colocated
@@ -31,10 +27,6 @@ from checkers.replay.batch_outcomes import with_first_marker
 from checkers.replay.judged import Judged
 from harness.broker_files.segments.records import MARKERS
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _TRANSACTION = ["producer_id", *REPLICA]
 
@@ -51,11 +43,10 @@ def check(judged: Judged) -> DataFrame:
         )
         markers = colocated(markers.unionByName(emptied))
     opened = checkpointed(
-        with_first_marker(compared, markers, at="first_offset").withColumns(
-            {
-                "marker_offset": f.expr("CASE WHEN first_marker < log_end THEN first_marker END"),
-                "marker_says": f.expr("CASE WHEN first_marker < log_end THEN marker_outcome END"),
-            }
+        with_first_marker(compared, markers, at="first_offset").selectExpr(
+            "*",
+            "if(first_marker < log_end, first_marker, NULL) AS marker_offset",
+            "if(first_marker < log_end, marker_outcome, NULL) AS marker_says",
         )
     )
     others = judged.replicas.selectExpr(
@@ -82,9 +73,6 @@ def check(judged: Judged) -> DataFrame:
             " OR overtaken_at IS NOT NULL"
         )
         .withColumn("outcome", f.coalesce("truth", "marker_says", f.lit("decided")))
-        .withColumn(
-            "ended", f.when(f.col("outcome") == "decided", "has ended").otherwise(f.concat(f.lit("was "), "outcome"))
-        )
     )
     return findings(
         stuck,
@@ -94,7 +82,8 @@ def check(judged: Judged) -> DataFrame:
         effect=VISIBLE,
         explanation=sentence(
             "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn!r:?} "
-            "(producer {producer_id}, key {key!r}) {ended}, but this replica still has it open"
+            "(producer {producer_id}, key {key!r}) {ended}, but this replica still has it open",
+            ended="if(outcome = 'decided', 'has ended', concat('was ', outcome))",
         ),
         witness="txn AS transaction, outcome, last_stable_offset AS last_stable_offset_here, "
         "high_watermark AS high_watermark_here, log_end AS log_end_here, marker_offset AS marker_seen_elsewhere_at, "
@@ -104,7 +93,7 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
-    """Add ``released_by`` and ``overtaken_at``, from `Judged.replica_only`; null without it."""
+    """Add ``released_by`` and ``overtaken_at``, null without `Judged.replica_only`."""
     if judged.replica_only is None:
         return rows.selectExpr("*", "CAST(NULL AS int) AS released_by", "CAST(NULL AS long) AS overtaken_at")
     overtaken = judged.replica_only.overtaken.where("belief = 'open'").select(*_TRANSACTION, "overtaken_at")
@@ -114,13 +103,10 @@ def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -
 def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``released_by``: a broker on which the transaction ended within this log."""
     there = ["released_by", "producer_id", *PARTITION]
-    others = judged.replicas.where("nothing_beyond").selectExpr(
-        *PARTITION, "broker AS released_by", "log_start AS start_there"
-    )
+    other = (*PARTITION, "broker AS released_by")
+    others = judged.replicas.where("nothing_beyond").selectExpr(*other, "log_start AS start_there")
     covered = colocated(opened.join(others, PARTITION)).where("start_there <= first_offset")
-    open_there = judged.opened.selectExpr(
-        *PARTITION, "broker AS released_by", "producer_id", "first_offset AS open_there"
-    )
+    open_there = judged.opened.selectExpr(*other, "producer_id", "first_offset AS open_there")
     later_marker = (
         judged.evidence.final.where(f.col("marker").isin(*MARKERS))
         .groupBy(*PARTITION, f.col("broker").alias("released_by"), "producer_id")
@@ -132,9 +118,7 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
     )
-    snapshots = judged.evidence.producers.selectExpr(
-        *PARTITION, "broker AS released_by", "as_of", "producer_id", "first_offset AS open_then"
-    )
+    snapshots = judged.evidence.producers.selectExpr(*other, "as_of", "producer_id", "first_offset AS open_then")
     taken = snapshots.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
         colocated(covered.join(taken, ["released_by", *PARTITION]))
@@ -150,8 +134,6 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
 FINDER = Finder(
     name=Anomaly.STUCK_LSO,
     check=check,
-    means=(
-        "read_committed consumers of broker {broker} get no records from that offset on, and its cleaner is stuck, "
-        "too: it missed the marker that ended a transaction. It does not heal by itself"
-    ),
+    means="read_committed consumers of broker {broker} get no records from that offset on, and its cleaner is stuck, "
+    "too: it missed the marker that ended a transaction. It does not heal by itself",
 )

@@ -2,9 +2,7 @@
 
 Verifies: every key whose last committed record is a tombstone below the bound, against the last record that each
 replica believes committed. A replica is wrong if it serves an older value and has no record, committed, aborted or
-open, at the tombstone's offset.
-
-Legal: a tombstone that a replica still has, with or without the older value; a value that is gone; logs that start
+open, at the tombstone's offset. Legal: a tombstone that a replica still has; a value that is gone; logs that start
 later.
 
 A replica may also have had a transactional tombstone and have believed it aborted (committed-to-aborted). It is not
@@ -18,20 +16,13 @@ and of whose key that replica has no record left (see `undeleted_values`). In a 
 names are ``candidates``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import VISIBLE, Finder, findings, sentence, visible_before_stable_end
+from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
@@ -106,8 +97,6 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
 FINDER = Finder(
     name=Anomaly.TOMBSTONE_DIVERGENCE,
     check=check,
-    means=(
-        "a deleted key still has its value on broker {broker}, which was down, or not yet in the ISR, while the "
-        "tombstone was written and removed"
-    ),
+    means="a deleted key still has its value on broker {broker}, which was down, or not yet in the ISR, while the "
+    "tombstone was written and removed",
 )

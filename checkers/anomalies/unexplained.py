@@ -4,23 +4,15 @@ Verifies: every key whose last committed record is known, against the last recor
 Other anomalies explain three cases: the value that the replica serves was aborted; the true record is hidden or open on
 the replica; the missing record is a tombstone. Without a history of clients also: a value that one replica has lost
 while an older value of the key is alive there, and that no abort can have removed (see `undeleted_values`).
-
 Does not verify: the cause. A truncated log, a disk that lost writes, and an unknown bug look the same.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, sentence
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
+from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:

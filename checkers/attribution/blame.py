@@ -9,26 +9,26 @@ right, as the replay of a log without missing records gives the outcomes as they
 * **of a key's final state**: the replica received every record from its last record of the key on, whether that record
   is before or after the disputed one; or, where it has no record at or after the disputed record, from that record on.
 
-Complete replicas that contradict each other decide nothing. The number of replicas that agree proves nothing either.
-
-A marker in the next producer epoch decides nothing by itself: in transactions v2 it is the record's own marker, but a
-restarted v1 producer also has a higher epoch, and then the marker may belong to the producer's next transaction.
-
+Complete replicas that contradict each other decide nothing, and neither does the number of replicas that agree, nor a
+marker in the next producer epoch: in transactions v2 it is the record's own marker, but a restarted v1 producer also
+has a higher epoch, and then the marker may belong to the producer's next transaction.
 Does not verify: that logs were not tampered with; the assumptions of a `coverage.Proof`.
 """
 
-from __future__ import annotations
-
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from checkers.replay.batch_outcomes import ABORTED, OPEN
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-if TYPE_CHECKING:
-    from checkers.attribution.coverage import EpochCoverage, Proof
+from checkers.attribution.coverage import EpochCoverage, Proof
+from checkers.evidence.tables import PARTITION, REPLICA, colocated, place_of
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
+from checkers.replay.judged import Judged
 
-ProvenTruth: TypeAlias = "int | str"
+ProvenTruth: TypeAlias = int | str
 """For a transaction: its outcome. For a key: the offset of its value, `DELETED`, or `SUPERSEDED`."""
 DELETED = "deleted"
 """The last committed record of the key is a delete."""
@@ -58,7 +58,7 @@ class DisputedRecord:
 
 @dataclass(frozen=True)
 class KeyState:
-    """One replica's state of a key and of a disputed record of that key; see `checkers.attribution.key_states`."""
+    """One replica's state of a key and of a disputed record of that key; see `key_states`."""
 
     broker: int
     log_start: int
@@ -70,6 +70,43 @@ class KeyState:
     def alive_at(self) -> int | None:
         """The offset of the value that this replica serves for the key."""
         return None if self.last is None or self.last.tombstone else self.last.offset
+
+
+def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return run, topic, partition, key, offset of each disputed record of these rows of `finding.findings`.
+
+    A finding disputes the record at its offset and, where a tombstone is missing, the tombstone.
+    """
+    disputed = set()
+    for row in findings:
+        if row["key"] is not None:
+            place = (*place_of(row), bytes(row["key"]))
+            deleted_at = json.loads(row["witness"]).get("deleted_at")
+            disputed |= {(*place, offset) for offset in (row["offset"], deleted_at) if offset is not None}
+    return sorted(disputed)
+
+
+def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
+    """Return REPLICA, key, ``disputed`` (an offset), ``last``, ``at``, ``open_from`` of every replica with the key.
+
+    ``last``: the last record of the key that the replica believes committed (fields of `LastRecord`). ``at``: its
+    belief about the disputed record, null where it has no such record (fields of `DisputedRecord`).
+    ``open_from``: its first record of the key in an open transaction.
+    """
+    schema = "run string, topic string, partition int, key binary, disputed long"
+    records = judged.records.sparkSession.createDataFrame(disputed, schema)
+    last = f.struct("offset", "tombstone", "leader_epoch")
+    at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
+    return (
+        colocated(judged.records)
+        .join(colocated(records), ["key", *PARTITION])
+        .groupBy("key", "disputed", *REPLICA)
+        .agg(
+            f.max(f.when(f.col("belief") == COMMITTED, last)).alias("last"),
+            f.first(f.when(f.col("offset") == f.col("disputed"), at), ignorenulls=True).alias("at"),
+            f.min(f.when(f.col("belief") == OPEN, f.col("offset"))).alias("open_from"),
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -87,8 +124,7 @@ class Blame:
     contradiction: str | None = None
 
 
-@dataclass(frozen=True)
-class _Claim:
+class _Claim(NamedTuple):
     truth: ProvenTruth
     broker: int
     proof: Proof
@@ -156,17 +192,13 @@ def states_served(offset: int, states: Iterable[KeyState]) -> dict[str, list[int
     """Return the brokers by the state that they serve for a key, as a phrase; the offset is the disputed record's."""
     groups: dict[str, list[int]] = {}
     for state in states:
-        groups.setdefault(_state_served(offset, state), []).append(state.broker)
+        if state.last is not None:
+            served = f"{'a delete at' if state.last.tombstone else 'the value of'} offset {state.last.offset}"
+        else:
+            served = "nothing" if state.log_start <= offset else f"nothing (its log starts at {state.log_start})"
+        if state.open_from is not None:
+            served += f", with offset {state.open_from} in an open transaction"
+        elif state.at is not None and state.at.belief == ABORTED:
+            served += f", with offset {offset} believed aborted"
+        groups.setdefault(served, []).append(state.broker)
     return groups
-
-
-def _state_served(offset: int, state: KeyState) -> str:
-    if state.last is not None:
-        served = f"{'a delete at' if state.last.tombstone else 'the value of'} offset {state.last.offset}"
-    else:
-        served = "nothing" if state.log_start <= offset else f"nothing (its log starts at {state.log_start})"
-    if state.open_from is not None:
-        return f"{served}, with offset {state.open_from} in an open transaction"
-    if state.at is not None and state.at.belief == ABORTED:
-        return f"{served}, with offset {offset} believed aborted"
-    return served

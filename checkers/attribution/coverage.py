@@ -12,9 +12,8 @@ Rules (Kafka 3.9 - 4.4):
   membership counts for whole epochs only, and for the last records of an epoch only where it lasted until the high
   watermark had passed them: until this replica led itself, or until now.
 
-These rules apply to one log: a replica that was unassigned in between, or whose log is in another directory, proves
-nothing about earlier epochs, and no replica proves anything across an unclean election. Facts that are missing in the
-metadata log are returned as assumptions.
+A replica that was unassigned in between, or whose log is in another directory, proves nothing about earlier epochs, and
+no replica proves anything across an unclean election. Facts that the metadata log does not have become assumptions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,10 +45,7 @@ class EpochCoverage:
     registrations: Mapping[int, Sequence[int]] | None = None
 
     def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:
-        """Return the proof that a replica received every record of these leader epochs below the bound, else None.
-
-        ``last_epoch``: None means the newest epoch.
-        """
+        """Return the proof that a replica received every record of these epochs (to the newest for None), else None."""
         if self.gap(broker, first_epoch, last_epoch) is not None:
             return None
         needed, led, followed = self._epochs(broker, first_epoch, last_epoch)
@@ -97,11 +93,10 @@ class EpochCoverage:
         return next((str(absence) for absence in absences(states[:led], broker)), None)
 
     def _assumptions(self, broker: int, since_offset: int) -> tuple[str, ...]:
-        if self.registrations is not None and all(
-            offset <= since_offset for offset in self.registrations.get(broker, ())
-        ):
+        registrations = None if self.registrations is None else self.registrations.get(broker, ())
+        if registrations is not None and all(offset <= since_offset for offset in registrations):
             return ()
-        when = "if it was restarted since" if self.registrations is None else "when it was restarted since"
+        when = "if it was restarted since" if registrations is None else "when it was restarted since"
         lost = "no unsynced data in a power failure, no folder that was deleted or restored"
         return (f"broker {broker} lost nothing of this log {when}: {lost}",)
 
@@ -113,8 +108,7 @@ def _interruption(states: Sequence[PartitionState], broker: int) -> str | None:
     for before, later in pairwise(states):
         if later.recovering or later.leader not in {NO_LEADER, *before.isr}:
             return f"the unclean election of {_when(later)} may have lost records"
-    unassigned = next((state for state in states if broker not in state.replicas), None)
-    return None if unassigned is None else f"not assigned at {_when(unassigned)}"
+    return next((f"not assigned at {_when(state)}" for state in states if broker not in state.replicas), None)
 
 
 def _when(state: PartitionState) -> str:

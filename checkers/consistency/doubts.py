@@ -8,15 +8,11 @@
 * a read_committed consumer of the broker was delivered other offsets below the bound than its log gives.
 
 ``unexplained``: findings of `unexplained`. In a run, which has a history of clients, they are a gap in the evidence.
-
 Does not verify: answers about offsets below the log start; last stable offsets that lag; a replica whose broker was
 down after the rejoin; aborted lists, ``.txnindex`` and producer snapshots against the log.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.anomalies import unexplained
@@ -26,10 +22,6 @@ from checkers.evidence.tables import REPLICA, at_first, colocated, digest_share
 from checkers.finding import reason, sentence
 from checkers.replay.judged import Judged
 from harness.run_folder.store import AFTER_REJOIN
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
@@ -49,18 +41,17 @@ def check(judged: Judged) -> DataFrame:
 
 def _batches_differ(judged: Judged) -> DataFrame:
     """Return the replicas whose served or last observed batches differ from the stored batches in number or digest."""
-    share = digest_share()
-    judged_by, fetched = f.col("judged"), f.col("source") == FETCH
+    share, is_judged, is_fetched = digest_share(), f.col("judged"), f.col("source") == FETCH
     batches = (
         judged.evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("first_in_batch"))
         .join(judged.replicas.select(*REPLICA, "log_start", "served"), REPLICA)
         .where("last_offset >= log_start")
         .groupBy(*REPLICA, "served")
         .agg(
-            f.count(f.when(judged_by, 1)).alias("stored"),
-            f.bit_xor(f.when(judged_by, share)).alias("stored_digest"),
-            f.count(f.when(fetched, 1)).alias("fetched"),
-            f.bit_xor(f.when(fetched, share)).alias("fetched_digest"),
+            f.count_if(is_judged).alias("stored"),
+            f.bit_xor(f.when(is_judged, share)).alias("stored_digest"),
+            f.count_if(is_fetched).alias("fetched"),
+            f.bit_xor(f.when(is_fetched, share)).alias("fetched_digest"),
         )
     )
     last = judged.evidence.observations.groupBy(*REPLICA).agg(

@@ -1,28 +1,16 @@
-"""Each replica's exposure to the fault: the facts that a verdict of ``clean`` requires.
+"""Each replica's exposure to the fault: the facts about critical records that a verdict of ``clean`` requires."""
 
-A row is about a critical tombstone or marker (see `Critical`) and a replica of its partition. The facts come from the
-history, both snapshots and the observations; `harness.judge.earned` decides which combination of facts gives ``clean``.
-"""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import PARTITION, REPLICA, Evidence, colocated, digest_share
+from checkers.replay.judged import Judged
 from harness.broker_files.segments.records import MARKERS
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.scenario import Critical, Phase
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
-
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
-
 FLAGS = ("had_payload", "has_payload", "held_critical", "held_after", "same_directory", "led", "was_served")
 
 
@@ -50,9 +38,8 @@ def criticals(judged: Judged) -> DataFrame:
         .agg(f.min("offset").alias("payload_offset"))
     )
     ends = judged.written.selectExpr(*PARTITION, "offset AS payload_offset", "first_marker AS critical_offset")
-    markers = first_records.join(ends, ["payload_offset", *PARTITION], "left").withColumn(
-        "kind", f.lit(str(Critical.MARKER))
-    )
+    kind = f.lit(str(Critical.MARKER))
+    markers = first_records.join(ends, ["payload_offset", *PARTITION], "left").withColumn("kind", kind)
     return tombstones.select(*CRITICAL).unionByName(markers.select(*CRITICAL))
 
 
@@ -68,20 +55,16 @@ def check(judged: Judged) -> DataFrame:
     read over the wire at the end; served_digest: as `harness.broker_files.segments.batches.batch_digest`.
     """
     evidence = judged.evidence
-    presence = _presence(evidence)
-    at_payload = presence.selectExpr(*REPLICA, "at AS payload_offset", "before AS had_payload", "after AS has_payload")
-    at_critical = presence.selectExpr(
-        *REPLICA, "at AS critical_offset", "before AS held_critical", "after AS held_after", "horizon_ms"
-    )
-    log_ends = judged.replicas.selectExpr(
-        *REPLICA, "log_end AS log_end_after", "high_watermark AS high_watermark_after"
-    )
+    here = _presence(evidence)
+    at_payload = here.selectExpr(*REPLICA, "at AS payload_offset", "before AS had_payload", "after AS has_payload")
+    critical = ("at AS critical_offset", "before AS held_critical", "after AS held_after", "horizon_ms")
+    ends = judged.replicas.selectExpr(*REPLICA, "log_end AS log_end_after", "high_watermark AS high_watermark_after")
     ends_before = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
     return (
-        colocated(colocated(criticals(judged)).join(log_ends, PARTITION))
+        colocated(colocated(criticals(judged)).join(ends, PARTITION))
         .join(ends_before, REPLICA, "left")
         .join(at_payload, ["payload_offset", *REPLICA], "left")
-        .join(at_critical, ["critical_offset", *REPLICA], "left")
+        .join(here.selectExpr(*REPLICA, *critical), ["critical_offset", *REPLICA], "left")
         .join(_seen(evidence), ["critical_offset", *REPLICA], "left")
         .join(_cleaned_until(evidence), REPLICA, "left")
         .join(_in_both(evidence, "directory_id IS NOT NULL", "directory_id", "same_directory"), REPLICA, "left")
@@ -89,26 +72,18 @@ def check(judged: Judged) -> DataFrame:
         .join(_served(evidence), REPLICA, "left")
         .withColumn("cleaned_past", f.expr("coalesce(cleaner_offset > critical_offset, false)"))
         .selectExpr(
-            *CRITICAL,
-            "broker",
+            *(*CRITICAL, "broker"),
             *(f"coalesce({name}, false) AS {name}" for name in FLAGS),
             "seen_at_ms IS NOT NULL AS seen_there",
-            "removed_at_ms",
-            "cleaned_past",
+            *("removed_at_ms", "cleaned_past"),
             "cleaned_past AND coalesce(youngest_ms >= horizon_ms, false) AS passed",
-            "log_end_before",
-            "log_end_after",
-            "high_watermark_after",
-            "served_digest",
+            *("log_end_before", "log_end_after", "high_watermark_after", "served_digest"),
         )
     )
 
 
 def _presence(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, ``at``, ``before``, ``after``, horizon_ms: the snapshots that have each record and full marker.
-
-    ``horizon_ms`` is the delete horizon before the return.
-    """
+    """Return REPLICA, ``at``, ``before``, ``after`` (whether the snapshot has it), ``horizon_ms`` before the return."""
     is_before, is_after = f.col("snapshot") == BEFORE_RETURN, f.col("snapshot") == AFTER_REJOIN
     return (
         evidence.entries.where("judged AND (offset IS NOT NULL OR marker IS NOT NULL)")

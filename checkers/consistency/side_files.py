@@ -14,40 +14,29 @@ Verifies, for copies of folders, and for logs that were read from a running clus
 
 Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone;
 last stable offsets that lag; answers about offsets below the log start.
-
 Source: `ProducerStateManager`, `TransactionIndex`; DescribeProducers (KIP-664).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
-from checkers.evidence.tables import REPLICA, Evidence, at_first, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, UNBOUNDED, Evidence, at_first, checkpointed, colocated
 from checkers.finding import BATCH, LIST, reason
 from checkers.replay.batch_outcomes import from_here_on, with_first_marker
-from checkers.replay.truth import UNBOUNDED
 from harness.broker_files.segments.records import ABORT, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-
 _PRODUCER = ["producer_id", *REPLICA]
 DOUBT = (*REPLICA, "reason", "offset", "producer_id", "shown_by")
-"""The columns of a doubt; ``offset``, ``producer_id`` and ``shown_by`` as in `checkers.finding.findings`."""
+"""The columns of a doubt, as in `checkers.finding.findings`."""
 
 
 def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return `DOUBT`; uses only the control batches of the evidence's entries.
-
-    The other parameters are as in `judged.Judged`; ``beliefs`` may be about producer spans instead of batches.
-    """
+    """Return `DOUBT`. Of the entries, only control batches are used; ``beliefs``: about batches or producer spans."""
     return (
         _snapshots(evidence, replicas, opened)
         .unionByName(_indexes(evidence, replicas, beliefs))
@@ -75,9 +64,8 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .select(*_PRODUCER)
         .distinct()
     )
-    in_log = (
-        opened.join(comparable, REPLICA).where("first_offset < as_of").selectExpr(*_PRODUCER, "first_offset AS in_log")
-    )
+    before = opened.join(comparable, REPLICA).where("first_offset < as_of")
+    in_log = before.selectExpr(*_PRODUCER, "first_offset AS in_log")
     return (
         colocated(in_snapshot.drop("as_of").join(in_log, _PRODUCER, "full"))
         .join(colocated(ended), _PRODUCER, "left_anti")
@@ -122,9 +110,8 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
 
 def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) -> DataFrame:
     """Return `DOUBT`; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
-    asked = replicas.where("open IS NOT NULL").select(
-        *REPLICA, "open", f.coalesce("read_bound", f.lit(UNBOUNDED)).alias("below")
-    )
+    below = f"coalesce(read_bound, {UNBOUNDED}) AS below"
+    asked = replicas.where("open IS NOT NULL").selectExpr(*REPLICA, "open", below)
     answered = (
         asked.select(*REPLICA, "below", f.explode("open").alias("txn"))
         .selectExpr(*REPLICA, "below", "txn[0] AS producer_id", "txn[2] AS answered_at")
@@ -170,8 +157,64 @@ def _not_ended_after(answered: DataFrame, evidence: Evidence) -> DataFrame:
     markers = evidence.final.where(f.col("marker").isin(*MARKERS)).selectExpr(
         *_PRODUCER, "last_offset AS marker_offset", "marker AS outcome"
     )
-    return with_first_marker(answered, markers, at="answered_at", group=_PRODUCER).where(
-        "NOT coalesce(first_marker >= below, false)"
+    followed = with_first_marker(answered, markers, at="answered_at", group=_PRODUCER)
+    return followed.where("NOT coalesce(first_marker >= below, false)")
+
+
+def compare_spans(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Return replicas whose ranges of one aborted transaction differ: their logs may agree, but their beliefs do not.
+
+    REPLICA of the longest span, ``reason``, ``spans``, ``producer_id``, ``last_offset``, ``leader_epoch`` (in which, or
+    after which, the longest span began), ``offset`` (where it begins) and ``shown_by`` (see `checkers.finding`).
+    ``spans``: ``broker``, ``first_offset`` of each replica that has a span of the marker and whose log covers the
+    longest span. ``aborts``: `ABORTS`. ``epochs``: `EPOCHS`. ``replicas``: as in `judged.Judged`.
+
+    Verifies: the spans of aborted transactions (from ``.txnindex``, or from brokers' answers) that end at the same
+    ABORT below the bound, against each other. The replica with the longer span may have missed a marker inside it, and
+    compaction removed the records that would show this. Or that replica is right, and the other one copied a log from
+    which compaction had removed the transaction's first batches. The logs do not distinguish these cases: ``clean`` is
+    forbidden, without a finding. A replica that received every record may decide
+    (`harness.audit.explain.attribution.attribute_spans`). Does not verify: spans that only one replica has, as
+    compaction removes the index entry with the marker. Source: `ProducerAppendInfo`, `CleanedTransactionMetadata`.
+    """
+    replica_span = f.struct("first_offset", "broker", "log_start")
+    differing = (
+        colocated(aborts)
+        .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
+        .where("last_offset < bound")
+        .groupBy("producer_id", "last_offset", *PARTITION)
+        .agg(
+            f.min(replica_span).alias("longest"),
+            f.max(replica_span).alias("shortest"),
+            f.collect_list(replica_span).alias("all"),
+        )
+        .where("longest.first_offset < shortest.first_offset AND shortest.log_start <= longest.first_offset")
+        .select(
+            *PARTITION,
+            "longest.broker",
+            f.col("longest.first_offset").alias("longest_from"),
+            "producer_id",
+            "last_offset",
+            f.filter("all", lambda span: span["log_start"] <= f.col("longest.first_offset")).alias("spans"),
+            reason(
+                "it counts the records of producer {producer_id} from offset {longest_from} to {last_offset} as "
+                "aborted, broker {other} only from {shortest_from} on: it missed a marker in between, or broker "
+                "{other} copied a log that had been cleaned",
+                longest_from="longest.first_offset",
+                other="shortest.broker",
+                shortest_from="shortest.first_offset",
+            ),
+        )
+    )
+    # On no replica does an epoch begin before its true start offset (see `unreplicated_tails`).
+    began = epochs.select(*PARTITION, "leader_epoch", "start_offset")
+    return (
+        colocated(differing)
+        .join(colocated(began), PARTITION, "left")
+        .groupBy(*differing.columns)
+        .agg(f.expr("max(if(start_offset <= longest_from, leader_epoch, NULL))").alias("leader_epoch"))
+        .selectExpr("*", "longest_from AS offset", f"'{LIST}' AS shown_by")
+        .drop("longest_from")
     )
 
 

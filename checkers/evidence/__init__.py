@@ -1,4 +1,1 @@
-"""Read run folders, copies of brokers' disks and spools of live clusters into DataFrames.
-
-`harness.broker_files` parses the bytes; this package draws no conclusions.
-"""
+"""Read run folders, copies of brokers' disks and spools of live clusters into DataFrames, without conclusions."""

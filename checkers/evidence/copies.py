@@ -3,10 +3,9 @@
 Logs that were read from a running cluster have the same layout, with the brokers' answers instead of side files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from checkers.evidence.parse import (
     json_object,
     log_rows,
     read_log_checkpoint,
+    topic_partition,
 )
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
 from harness.broker_files.internal_topics.decode import transaction_state
@@ -36,23 +36,19 @@ Row = tuple[Any, ...]
 
 
 def _files(
-    paths: Callable[[ReplicaCopy], Iterable[Path]], *more: Any
-) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields each such file of every replica, with the columns from its path and ``more``."""
-
-    def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
-        for copy in copies.replicas:
-            head = (copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition, *more)
-            yield from ((head, path) for path in paths(copy))
-
-    return files
+    paths: Callable[["ReplicaCopy"], Iterable[Path]], copies: "Copies", *, more: Row = ()
+) -> Iterator[tuple[Row, Path]]:
+    """Yield each such file of every replica, with the columns from its path and ``more``."""
+    for copy in copies.replicas:
+        head = (copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition, *more)
+        yield from ((head, path) for path in paths(copy))
 
 
-def _indexes(copy: ReplicaCopy) -> Iterable[Path]:
+def _indexes(copy: "ReplicaCopy") -> Iterable[Path]:
     return (copy.folder / segment.txnindex for segment in copy.segments if segment.txnindex is not None)
 
 
-def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
+def _last_segments_or_answers(copies: "Copies") -> Iterator[tuple[Row, Path]]:
     """Yield the broker's answer about each replica, or the replica's last segment if the broker was not asked."""
     for copy in copies.replicas:
         answer = copy.folder / STATE
@@ -66,7 +62,7 @@ def _entries(path: Path) -> Iterator[Row]:
     return log_rows(path, may_be_cut=path.name == last.log)
 
 
-def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
+def _coordinator_logs(copies: "Copies") -> Iterator[tuple[Row, Path]]:
     for copy in copies.transaction_states:
         for path in copy.logs:
             yield (copies.run_id, copy.broker, copy.partition), path
@@ -75,7 +71,7 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
 
 
 def _coordinators(path: Path) -> Iterator[Row]:
-    """Yield the states of a log of transaction states, or the latest states that a coordinator answered."""
+    """Yield the states of a log of transaction states, or the latest ones that a coordinator answered."""
     if path.name == COORDINATOR:
         (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), ("transactions",), str(path))
         for entry in transactions:
@@ -111,10 +107,9 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     log_start (not before the first segment), last_segment (the last segment's first offset), and start_checkpoint,
     high_watermark, cleaner_offset: None without a checkpoint of the partition.
     """
-    topic, _, partition = folder.name.rpartition("-")
     segments = live_segments(folder).segments
     start, high_watermark, cleaned = (
-        read_log_checkpoint(folder.parent, name, (topic, int(partition)))
+        read_log_checkpoint(folder.parent, name, topic_partition(folder.name))
         for name in ("log-start-offset", "replication-offset", "cleaner-offset")
     )
     return {
@@ -154,14 +149,17 @@ def _state(path: Path) -> Iterator[dict[str, Any]]:
 
 
 SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
-    "aborts": replace(READERS["aborts"], files=_files(_indexes)),
+    "aborts": replace(READERS["aborts"], files=partial(_files, _indexes)),
     "producers": TableReader(
-        "a producer snapshot", PRODUCERS, _files(lambda copy: sorted(copy.folder.glob("*.snapshot"))), _producers
+        "a producer snapshot",
+        PRODUCERS,
+        partial(_files, lambda copy: sorted(copy.folder.glob("*.snapshot"))),
+        _producers,
     ),
     "epochs": TableReader(
         "a checkpoint of leader epochs",
         EPOCHS,
-        _files(lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
+        partial(_files, lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
         lambda path: iter(read_leader_epochs(path.read_bytes(), source=str(path)).items()),
     ),
     "coordinators": TableReader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
@@ -169,5 +167,5 @@ SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
 }
 READERS_OF_COPIES: dict[str, TableReader] = {
     **SIDE_READERS_OF_COPIES,
-    "entries": replace(READERS["entries"], files=_files(lambda copy: copy.logs, True), rows=_entries),
+    "entries": replace(READERS["entries"], files=partial(_files, lambda copy: copy.logs, more=(True,)), rows=_entries),
 }

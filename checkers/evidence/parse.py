@@ -3,28 +3,20 @@
 Files are listed when a job runs, not when it is planned: a check can be planned before the run has ended.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.broker_files.segments.batches import (
-    Batch,
-    CorruptLogError,
-    Record,
-    iter_entries,
-    iter_records,
-    marker,
-    until_cut,
-)
+from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_entries, iter_records, marker, until_cut
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder import store
@@ -32,23 +24,17 @@ from harness.run_folder.history import HEADER_TXN, key_of
 from harness.run_folder.store import RunFolder
 from harness.schedules.timers import DAYS
 
-if TYPE_CHECKING:
-    from pyspark.sql import types as t
-
-
 DISK, FETCH = "disk", "fetch"
 ROWS_PER_ARROW_BATCH = 10_000
-
 STATE_FIELDS = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
 """Fields of a broker's answer about a replica."""
-
 RETENTIONS = (
     ("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000),
     ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0),
 )
 """Topic setting, broker setting and Kafka's default, in the order of `SETTINGS` and of precedence."""
 CLOCK_SKEW = "clock-skew"
-"""The nemesis that sets clocks forward, as `DAYS` do: brokers then measure these times by wrong clocks."""
+"""The nemesis that sets clocks forward, as `DAYS` do."""
 
 Row = tuple[Any, ...]
 
@@ -106,28 +92,24 @@ def _arrow_batch(rows: list[Row], schema: pa.Schema, description: str) -> pa.Rec
 def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
     """Yield each log with the columns of `_replica_files` and ``judged``; logs on disk come first."""
     stored = set()
-    for head, path in _replica_files(".log", ".bin")(folder):
+    for head, path in _replica_files((".log", ".bin"), folder):
         _, snapshot, source, *replica = head
         if source == DISK:
             stored.add((snapshot, *replica))
         yield (*head, source == DISK or (snapshot, *replica) not in stored), path
 
 
-def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields each such file with run, snapshot, source, broker, topic and partition."""
-
-    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-        for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
-            for path in sorted((folder.path / top).glob("*/*/*/*")):
-                if path.suffix in suffixes and folder.has(path):
-                    broker, snapshot, name = path.parts[-4:-1]
-                    topic, partition = _topic_partition(name)
-                    yield (folder.run_id, snapshot, source, int(broker), topic, partition), path
-
-    return files
+def _replica_files(suffixes: Collection[str], folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+    """Yield each such file with run, snapshot, source, broker, topic and partition."""
+    for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
+        for path in sorted((folder.path / top).glob("*/*/*/*")):
+            if path.suffix in suffixes and folder.has(path):
+                broker, snapshot, name = path.parts[-4:-1]
+                yield (folder.run_id, snapshot, source, int(broker), *topic_partition(name)), path
 
 
-def _topic_partition(name: str) -> tuple[str, int]:
+def topic_partition(name: str) -> tuple[str, int]:
+    """Return the partition of a folder's name."""
     topic, _, partition = name.rpartition("-")
     return topic, int(partition)
 
@@ -161,28 +143,22 @@ def batch_rows(batch: Batch, source: str) -> Iterator[Row]:
         yield (*head, True, None, None, None, None)
         return
     for index, record in enumerate(iter_records(batch, source=source)):
-        yield (*head, index == 0, record.offset, record.key, record.is_tombstone, _txn(record))
-
-
-def _txn(record: Record) -> str | None:
-    values = (value for name, value in record.headers if name == HEADER_TXN and value is not None)
-    return next((value.decode("utf-8", "backslashreplace") for value in values), None)
+        values = (value for name, value in record.headers if name == HEADER_TXN and value is not None)
+        txn = next((value.decode("utf-8", "backslashreplace") for value in values), None)
+        yield (*head, index == 0, record.offset, record.key, record.is_tombstone, txn)
 
 
 def _aborts(path: Path) -> Iterator[Row]:
-    for aborted in iter_txnindex(path.read_bytes(), source=str(path)):
-        yield (aborted.producer_id, aborted.first_offset, aborted.last_offset)
+    aborts = iter_txnindex(path.read_bytes(), source=str(path))
+    return ((aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in aborts)
 
 
 def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, Path]]]:
-    """Yield run, snapshot, broker, topic, partition of every replica that has files or answers.
-
-    With the run folder, the folder of the broker's checkpoints, and the folder of the broker's answers.
-    """
+    """Yield run, snapshot and REPLICA that has files or answers, with the folders of checkpoints and of answers."""
     stored, fetched = folder.path / store.BROKERS, folder.path / store.FETCHED
     places = {path.parts[-3:] for top in (stored, fetched) for path in top.glob("*/*/*/") if folder.has(path)}
     for broker, snapshot, name in sorted(places):
-        head = (folder.run_id, snapshot, int(broker), *_topic_partition(name))
+        head = (folder.run_id, snapshot, int(broker), *topic_partition(name))
         yield head, (folder, stored / broker / snapshot, fetched / broker / snapshot / name)
 
 
@@ -194,7 +170,7 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[dict[str, Any]]:
 
     def checkpoint(name: str) -> int:
         is_there = folder.has(checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(checkpoints, name, _topic_partition(fetched.name)) if is_there else None) or 0
+        return (read_log_checkpoint(checkpoints, name, topic_partition(fetched.name)) if is_there else None) or 0
 
     if served := folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))
@@ -226,9 +202,9 @@ def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
-def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields the named file of a run folder, if the file exists."""
-    return lambda folder: iter([((folder.run_id,), folder.path / name)] if folder.has(folder.path / name) else [])
+def _json_file(name: str, folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+    if folder.has(path := folder.path / name):
+        yield (folder.run_id,), path
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -243,10 +219,7 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
-    """Return each of the `RETENTIONS`; None without settings, or if the nemesis or the timers set clocks forward.
-
-    Raises `ValueError` for a setting that is not a number.
-    """
+    """Return the `RETENTIONS`; None if unknown, or if clocks are set forward. Raises `ValueError` for other values."""
     has_wrong_clocks = manifest.get("nemesis") == CLOCK_SKEW or manifest.get("timers") == DAYS.name
     if "topic_settings" not in manifest or has_wrong_clocks:
         return (None,) * len(RETENTIONS)
@@ -290,10 +263,10 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
 
 READERS = {
     "entries": TableReader("a log", ENTRIES, _logs, log_rows),
-    "aborts": TableReader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
+    "aborts": TableReader("a .txnindex", ABORTS, partial(_replica_files, (".txnindex",)), _aborts),
     "states": TableReader("a state.json", STATES, _replicas, _state),
-    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines),
-    "observations": TableReader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines),
-    "settings": TableReader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
+    "history": TableReader(store.HISTORY, HISTORY, partial(_json_file, store.HISTORY), _json_lines),
+    "observations": TableReader(store.OBSERVATIONS, OBSERVATIONS, partial(_json_file, store.OBSERVATIONS), _json_lines),
+    "settings": TableReader(store.MANIFEST, SETTINGS, partial(_json_file, store.MANIFEST), _settings),
 }
 """By name of the `Evidence` field."""

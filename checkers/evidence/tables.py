@@ -1,7 +1,5 @@
 """Run folders and copies as DataFrames. Only `checkers.reduction` reads files differently, for large segments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,21 +7,19 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
 from checkers.evidence.parse import READERS, TableReader, read
 from harness.broker_files.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
-from harness.spark.threads import threads
+from harness.spark.jobs import threads
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, Row, SparkSession
-    from pyspark.sql.types import StructType
-
     from harness.broker_files.copies.copies import Copies
 
 PARTITION = ["topic", "partition", "run"]
@@ -39,6 +35,8 @@ RunPartition: TypeAlias = tuple[str, str, int]
 PLACE = ("run", "topic", "partition")
 """The columns of `PARTITION` in the order in which they are written."""
 REPLICA_PLACE = (*PLACE, "broker")
+UNBOUNDED = 2**63 - 1
+"""An offset that no log reaches."""
 
 SCHEMAS = {name: reader.schema for name, reader in {**READERS, **READERS_OF_COPIES}.items()}
 """Schemas by field of `Evidence`."""
@@ -109,14 +107,9 @@ def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     return _evidence(spark, READERS, [replace(folder, path=folder.path.absolute()) for folder in folders])
 
 
-def load_copies(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
-    """Return the evidence of folders that were copied from brokers; each of the ``copies`` stands for a run."""
-    return _evidence(spark, READERS_OF_COPIES, copies)
-
-
-def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
-    """Return the evidence of `load_copies` without the logs: its entries are empty."""
-    return _evidence(spark, SIDE_READERS_OF_COPIES, copies)
+def load_copies(spark: SparkSession, copies: Sequence["Copies"], *, with_logs: bool = True) -> Evidence:
+    """Return the evidence of copied folders, each of which stands for a run; without logs, its entries are empty."""
+    return _evidence(spark, READERS_OF_COPIES if with_logs else SIDE_READERS_OF_COPIES, copies)
 
 
 def _evidence(spark: SparkSession, readers: Mapping[str, TableReader], folders: Sequence[Any]) -> Evidence:

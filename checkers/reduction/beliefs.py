@@ -1,18 +1,13 @@
-"""Each replica's beliefs about the producer spans of its log, and differences of beliefs between replicas.
-
-A producer span stands for a batch in the functions of `batch_outcomes` and `truth`.
-"""
-
-from __future__ import annotations
+"""Each replica's beliefs about its producer spans, which stand for batches, and differences between replicas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from checkers.consistency import side_files, txnindex_disagreement
+from checkers.consistency import side_files
 from checkers.evidence.parse import DISK
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import PARTITION, REPLICA, Evidence, RunPartition, checkpointed, colocated, place_of
@@ -26,11 +21,11 @@ from checkers.replay.batch_outcomes import (
     PRODUCER,
     open_transactions,
     overtaken_transactions,
+    unreplicated_tails,
     with_beliefs,
     with_first_marker,
 )
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
-from checkers.replay.unreplicated_tails import unreplicated_tails
 from harness.run_folder.store import AFTER_REJOIN
 
 _DIGESTS = (COMMITTED, ABORTED, OPEN, MARKER)
@@ -41,10 +36,9 @@ class Beliefs:
     """Planned tables that are derived from producer spans.
 
     ``side``: the evidence of side files, with the unsettled control batches as its entries. ``settled``: the packed
-    beliefs about settled spans, by file. ``tails``: from `unreplicated_tails`. ``damaged``: REPLICA and ``problem`` of
-    every file that is unreadable from some position on. ``data_spans``: the unsettled spans of data, with `BELIEF` and
-    ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker inside. ``summary``: a row for each replica.
-    ``overtaken``: as in `judged.ReplicaOnlyEvidence`. ``opened``, ``replicas``: as in `judged.Judged`.
+    beliefs about settled spans, by file. ``tails``: from `unreplicated_tails`. ``damaged``: from `Evidence.damaged`, of
+    segments too. ``data_spans``: the unsettled spans of data, with `BELIEF` and ``misjudged``. ``index_spans``:
+    ``.txnindex`` entries with a marker inside. ``summary``: a row for each replica. The others: as in `judged`.
     """
 
     side: Evidence
@@ -59,7 +53,7 @@ class Beliefs:
     opened: DataFrame
 
     @classmethod
-    def of(cls, side: Evidence, ends: DataFrame, spans: DataFrame) -> Beliefs:
+    def of(cls, side: Evidence, ends: DataFrame, spans: DataFrame) -> Self:
         """Plan the tables. ``ends``: the replicas with log ends and bounds. ``spans``: `unsettled_spans.SPANS`."""
         problems = spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
@@ -76,18 +70,16 @@ class Beliefs:
             summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")), PARTITION, "left"
         )
         replicas = checkpointed(with_stable_ends(replicas, opened))
-        tails = unreplicated_tails(
-            spans.where(f"settled = '{EPOCHS}'").withColumn("last_offset", f.col("end_offset")), side.epochs
-        )
+        of_epochs = spans.where(f"settled = '{EPOCHS}'").withColumn("last_offset", f.col("end_offset"))
+        tails = unreplicated_tails(of_epochs, side.epochs)
         settled = spans.where("beliefs IS NOT NULL").select("segment", "beliefs")
         return cls(side, settled, tails, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
 
     @property
     def ended_elsewhere(self) -> DataFrame:
         """REPLICA, ``from``, ``to``: the first batches of transactions that are open on some replicas only."""
-        replicas = self.replicas.select(
-            *REPLICA, "bound", f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
-        )
+        count = f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
+        replicas = self.replicas.select(*REPLICA, "bound", count)
         return (
             colocated(self.opened.join(colocated(replicas), REPLICA))
             .withColumn("holders", f.count("*").over(Window.partitionBy(*PRODUCER, "first_offset")))
@@ -99,21 +91,17 @@ class Beliefs:
     @property
     def spans_to_include(self) -> DataFrame:
         """The producer spans that become batches of the evidence: open, overtaken and overtaking ones."""
-        places = self.overtaken.selectExpr(*REPLICA, "explode(array(offset, overtaken_at)) AS base_offset").distinct()
-        shown = colocated(places.withColumn("shown", f.lit(True)))
+        both = "explode(array(offset, overtaken_at)) AS base_offset"
+        shown = colocated(self.overtaken.selectExpr(*REPLICA, both, "true AS shown").distinct())
         spans = self.data_spans.join(shown, ["base_offset", *REPLICA], "left")
         return spans.where("belief = 'open' OR shown").drop("shown")
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return the tables that decide which records are read."""
         return {
-            "summary": self.summary,
-            "index_spans": self.index_spans,
-            "tails": self.tails,
-            "replicas": self.replicas,
+            **{name: getattr(self, name) for name in ("summary", "index_spans", "tails", "replicas", "damaged")},
             "doubts": first_rows(side_files.compare(self.side, self.replicas, self.opened, self.data_spans)),
-            "unsure": first_rows(txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas)),
-            "damaged": self.damaged,
+            "unsure": first_rows(side_files.compare_spans(self.side.aborts, self.side.epochs, self.replicas)),
         }
 
 
@@ -129,12 +117,11 @@ def differing_places(summary: Sequence[dict[str, Any]]) -> set[RunPartition]:
 
 def as_entries(producer_spans: DataFrame) -> DataFrame:
     """Return producer spans as `ENTRIES` of batches without records."""
-    rows = producer_spans.withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(DISK), "judged": f.lit(True)})
-    columns = [
-        (f.col(field.name) if field.name in rows.columns else f.lit(None)).cast(field.dataType).alias(field.name)
-        for field in ENTRIES
-    ]
-    return rows.select(*columns)
+    values = {"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(DISK), "judged": f.lit(True)}
+    values |= {name: f.col(name) for name in producer_spans.columns}
+    return producer_spans.select(
+        *(values.get(field.name, f.lit(None)).cast(field.dataType).alias(field.name) for field in ENTRIES)
+    )
 
 
 def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:

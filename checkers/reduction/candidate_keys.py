@@ -11,33 +11,27 @@ whose log does not start after it. Keys of records whose transaction is misjudge
 Two keys with the same hash (64 bits) count as one key; a difference is missed if the other key hides it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, RunPartition
-from checkers.reduction.segments import ReplicaSegment, read_segments, shares
+from checkers.reduction.segments import Array, Longs, ReplicaSegment, read_segments, shares
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
 from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, key_hashes, unpack
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyspark.sql import DataFrame
-
-    Array = npt.NDArray[Any]
-    Longs = npt.NDArray[np.int64]
-    Hashes = npt.NDArray[np.uint64]
-    Flags = npt.NDArray[np.uint8]
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.uint8]
 
 TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, MISJUDGED = 1, 2, 4, 8, 16
 """Flags of a record: a tombstone; believed aborted or open; open; at or beyond the bound; of a misjudged batch."""
@@ -67,8 +61,7 @@ def candidate_keys(
     """Return `CANDIDATE_RECORDS` of some partitions: every record of each candidate key.
 
     ``beliefs``: ``segment`` and ``beliefs``, of `BELIEF`, about the transactional spans of that file, in any number of
-    rows. ``records``: the number of records of the partitions to read. ``tasks``: the number of Spark tasks that
-    compare.
+    rows. ``records``: the number of records of the partitions to read. ``tasks``: of Spark, that compare.
     """
     candidate_schema = to_arrow_schema(CANDIDATE_RECORDS)
     log_starts: dict[RunPartition, dict[int, int]] = {}
@@ -175,19 +168,13 @@ def _packed(segment: ReplicaSegment, unpacked: Unpacked, flags: Flags) -> tuple[
 def _distributed(
     segment: ReplicaSegment, buckets: int, pending: list[tuple[Hashes, Longs]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return a row for each bucket, with its share of the records."""
     hashes, places = (np.concatenate(column) for column in zip(*pending, strict=True))
     numbers = (hashes % np.uint64(buckets)).astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     cuts = np.searchsorted(numbers[order], np.arange(buckets + 1)).tolist()
-    hashes, places = hashes[order], places[order]
+    head, hashes, places = segment.replica, hashes[order], places[order]
     rows = [
-        {
-            **segment.replica,
-            "bucket": bucket,
-            "hashes": hashes[start:end].tobytes(),
-            "places": places[start:end].tobytes(),
-        }
+        {**head, "bucket": bucket, "hashes": hashes[start:end].tobytes(), "places": places[start:end].tobytes()}
         for bucket, (start, end) in enumerate(pairwise(cuts))
         if end > start
     ]
@@ -197,10 +184,7 @@ def _distributed(
 def _compare(
     bucket: pa.Table, place: RunPartition, log_starts: dict[int, int], limit: int, schema: pa.Schema
 ) -> pa.Table:
-    """Return the records of the candidate keys; replicas without records in the bucket are compared, too.
-
-    ``limit``: the most keys whose records are returned.
-    """
+    """Return the records of at most ``limit`` candidate keys; replicas without records are compared, too."""
     brokers = bucket.column("broker").to_numpy()
     hashes = [np.frombuffer(value.as_buffer(), np.uint64) for value in bucket.column("hashes")]
     placed = np.concatenate([np.frombuffer(value.as_buffer(), np.int64) for value in bucket.column("places")])
@@ -218,16 +202,10 @@ def _compare(
     offsets = placed[rows] >> _FLAG_BITS
     head = dict(zip(PLACE, place, strict=True))
     left_out = len(numbers) - int(is_candidate.sum())
-    columns: dict[str, Any] = {
-        **{name: [value] * len(rows) for name, value in head.items()},
-        "broker": owned[rows],
-        "from": offsets,
-        "to": offsets,
-        "left_out": [None] * len(rows),
-    }
-    candidates = pa.Table.from_pydict(columns, schema=schema)
+    columns: dict[str, Any] = {name: [value] * len(rows) for name, value in {**head, "left_out": None}.items()}
+    candidates = pa.Table.from_pydict({**columns, "broker": owned[rows], "from": offsets, "to": offsets}, schema)
     more = [{**head, "left_out": left_out}] if left_out else []
-    return pa.concat_tables([candidates, pa.Table.from_pylist(more, schema=schema)])
+    return pa.concat_tables([candidates, pa.Table.from_pylist(more, schema)])
 
 
 def _differ(

@@ -1,31 +1,60 @@
-"""Decides whether packed spans of a partition's replicas are consistent, and which of them matter beyond their chunk.
+"""The fast path: the partitions of copies of any size in which no checker can find anything.
 
-Spans are consistent if every log ends each transaction with the first marker that any replica shows after it, in the
-log or in a ``.txnindex``, if an aborted transaction has an index entry and a committed transaction has none, if the
-index entries of replicas agree, if no producer continues in a higher epoch before a marker, and if every producer with
-an open transaction in the newest snapshot continues in the log.
+All files are read once, and checksums are computed. A partition is consistent if every log ends at the same offset, if
+no log has an unreplicated tail, if no transaction is open, and if its spans are consistent: every log ends each
+transaction with the first marker that any replica shows after it, in the log or in a ``.txnindex``, an aborted
+transaction has an index entry and a committed transaction has none, the index entries of replicas agree, no producer
+continues in a higher epoch before a marker, and every producer with an open transaction in the newest snapshot
+continues in the log. Then no transaction can be misjudged, and only records must be compared, unless the data batches
+are the same. A consistent partition is cleared if it has the same batches, or the same final state of every key
+(`candidate_keys`), on every replica. The checkers judge every other partition.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file
-from checkers.reduction.packed_spans import ABORTS, CHUNK_OFFSETS, COMMITS, DATA, EMPTIED, INDEX, OPEN, OTHER
-from checkers.reduction.segments import differs_from_previous
+from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
+from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, RunPartition, place_of
+from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file, candidate_keys
+from checkers.reduction.packed_spans import (
+    ABORTS,
+    CHUNK_OFFSETS,
+    COMMITS,
+    DATA,
+    EMPTIED,
+    EPOCH,
+    FILE,
+    INDEX,
+    OPEN,
+    OTHER,
+    PACKED_SPANS,
+    SPAN,
+    arrays,
+    packed_spans,
+)
+from checkers.reduction.segments import Array, Flags, Longs, differs_from_previous, replica_segments
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Array = npt.NDArray[Any]
-    Longs = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
+    from harness.broker_files.copies.copies import Copies
 
 NOWHERE: Final = -1
+Facts: TypeAlias = dict[tuple[str, str, int, int], dict[str, int | None]]
+"""The offsets in checkpoints (`copies.replica_facts`), by `REPLICA_PLACE`."""
+
+CONTRADICTION: Final = "the logs, or their indexes, contradict each other"
+
+CONSISTENT = table(
+    run=TEXT, topic=TEXT, partition=INT, same=FLAG, log_end=LONG, records=LONG, segment=INT, beliefs=t.BinaryType()
+)  # fmt: skip
+"""A row for each consistent partition; ``same``: the data batches are the same on every replica. ``records``: of all
+replicas. A row for each file with beliefs that its chunks do not give: ``segment`` and ``beliefs``."""
 
 
 def next_marked(groups: Longs, marks: Flags) -> Longs:
@@ -33,137 +62,102 @@ def next_marked(groups: Longs, marks: Flags) -> Longs:
     nowhere = len(groups)
     places = np.where(marks, np.arange(nowhere), nowhere)
     following = np.minimum.accumulate(places[::-1])[::-1]
-    is_same = np.append(groups, np.int64(-2))[following] == groups
-    return np.where(is_same, following, NOWHERE)
+    return np.where(np.append(groups, np.int64(-2))[following] == groups, following, NOWHERE)
 
 
 def first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
     """Return for each of ``places`` the offset of its producer's first marker after it, else -1."""
-    count = len(producers)
     owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
-    is_mark = np.arange(len(owners)) >= count
+    is_mark = np.arange(len(owners)) >= len(producers)
     order = np.lexsort((at, owners))
     first_mark = np.empty(len(owners), np.int64)
     first_mark[order] = np.append(at[order], NOWHERE)[next_marked(owners[order], is_mark[order])]
-    return first_mark[:count]
+    return first_mark[: len(producers)]
 
 
 @dataclass(frozen=True)
 class SortedSpans:
-    """Spans by broker, producer and offset. ``groups``: a number for each producer of each broker, in this order."""
+    """Spans by broker, producer and offset. ``groups``: a number for each producer of each broker, in this order.
+
+    ``is_data``: transactional data. ``decider``: the index of the next marker of the producer in the same log, else -1.
+    ``is_undecided``: data without such a marker. ``is_aborted``: the decider is an ABORT.
+    """
 
     spans: Array
     groups: Longs
+    is_data: Flags
+    is_marker: Flags
+    is_index: Flags
+    decider: Longs
+    is_undecided: Flags
+    is_aborted: Flags
 
     @classmethod
-    def of(cls, spans: Array) -> SortedSpans:
+    def of(cls, spans: Array) -> Self:
         """Sort spans (`packed_spans.SPAN`)."""
-        order = np.lexsort((spans["kind"], spans["at"], spans["producer"], spans["broker"]))
-        ordered = spans[order]
-        return cls(ordered, np.cumsum(differs_from_previous(ordered["broker"], ordered["producer"])))
+        spans = spans[np.lexsort((spans["kind"], spans["at"], spans["producer"], spans["broker"]))]
+        groups: Longs = np.cumsum(differs_from_previous(spans["broker"], spans["producer"]), dtype=np.int64)
+        kinds = spans["kind"]
+        is_data, is_marker = kinds == DATA, np.isin(kinds, (COMMITS, ABORTS))
+        decider = next_marked(groups, is_marker)
+        is_decided = decider != NOWHERE
+        is_aborted = is_decided & (kinds[decider] == ABORTS)
+        return cls(spans, groups, is_data, is_marker, kinds == INDEX, decider, is_data & ~is_decided, is_aborted)
 
-    @cached_property
-    def is_data(self) -> Flags:
-        """Transactional data."""
-        return self._is(DATA)
-
-    @cached_property
-    def is_marker(self) -> Flags:
-        """Markers."""
-        return self._is(COMMITS, ABORTS)
-
-    @cached_property
-    def is_index(self) -> Flags:
-        """Entries of a ``.txnindex``."""
-        return self._is(INDEX)
-
-    def _is(self, *kinds: int) -> Flags:
-        is_kind: Flags = np.isin(self.spans["kind"], kinds)
-        return is_kind
-
-    @cached_property
-    def decider(self) -> Longs:
-        """The index of the next marker of the producer in the same log, else -1."""
-        return next_marked(self.groups, self.is_marker)
-
-    @cached_property
-    def decided_at(self) -> Longs:
-        """The offset of that marker, else -1."""
-        offsets: Longs = np.append(self.spans["at"], NOWHERE)[self.decider]
-        return offsets
-
-    @cached_property
-    def is_undecided(self) -> Flags:
-        """Data without a later marker in the same log."""
-        undecided: Flags = self.is_data & (self.decider == NOWHERE)
-        return undecided
-
-    @cached_property
     def _is_unanswered(self) -> Flags:
-        """Open transactions of a snapshot whose producer does not continue in the log."""
-        unanswered: Flags = self._is(OPEN) & (next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE)
-        return unanswered
+        """Return the open transactions of a snapshot whose producer does not continue in the log."""
+        ends_here: Flags = next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE
+        ends_here &= self.spans["kind"] == OPEN
+        return ends_here
 
     @property
     def has_open(self) -> bool:
         """True if a transaction is open at the end of these spans."""
-        return bool((self.is_undecided | self._is_unanswered).any())
+        return bool((self.is_undecided | self._is_unanswered()).any())
 
     @property
     def contradicting(self) -> Longs:
         """The producers whose logs or index entries contradict each other; more spans cannot change that."""
-        producers = self._overtaken, self._with_other_entries, self._with_earlier_marker, self._with_wrong_index
-        return np.unique(np.concatenate(producers))
+        rows = self._overtaken(), self._with_other_entries(), self._with_earlier_marker(), self._with_wrong_index()
+        return np.unique(self.spans["producer"][np.concatenate(rows)])
 
-    @property
     def _overtaken(self) -> Longs:
-        """Producers with data that are followed by data of a higher producer epoch before a marker."""
+        """Return data that are followed by data of a higher producer epoch before a marker."""
         rows = np.flatnonzero(self.is_data | self.is_marker)
         is_data, groups, epochs = self.is_data[rows], self.groups[rows], self.spans["epoch"][rows]
-        follows = is_data[:-1] & is_data[1:] & (groups[:-1] == groups[1:])
-        return self._producers(rows[:-1][follows & (epochs[1:] > epochs[:-1])])
+        is_overtaken = is_data[:-1] & is_data[1:]
+        is_overtaken &= (groups[:-1] == groups[1:]) & (epochs[1:] > epochs[:-1])
+        return rows[:-1][is_overtaken]
 
-    @property
     def _with_other_entries(self) -> Longs:
-        """Producers of whose aborted transaction replicas have different ranges (see `txnindex_disagreement`)."""
+        """Return index entries of an aborted transaction whose ranges on replicas differ (see `side_files`)."""
         rows = np.flatnonzero(self.is_index)
         entries = self.spans[rows]
         order = np.lexsort((entries["since"], entries["at"], entries["producer"]))
         entries = entries[order]
         same = ~differs_from_previous(entries["producer"], entries["at"])
-        return self._producers(rows[order[same & differs_from_previous(entries["since"])]])
+        return rows[order[same & differs_from_previous(entries["since"])]]
 
-    @property
     def _with_earlier_marker(self) -> Longs:
-        """Producers of which any replica shows an earlier marker after data, or inside the range of an index entry."""
-        marks, entries = self.spans[self.is_marker | self.is_index], self.spans[self.is_index]
-        data = self.spans[self.is_data]
-        producers = np.concatenate([data["producer"], entries["producer"]])
-        first = first_after(producers, np.concatenate([data["at"], entries["since"]]), (marks["producer"], marks["at"]))
-        earlier: Longs = producers[first != np.concatenate([self.decided_at[self.is_data], entries["at"]])]
-        return earlier
+        """Return data, and index entries, after whose start any replica shows an earlier marker of the producer."""
+        data, entries = np.flatnonzero(self.is_data), np.flatnonzero(self.is_index)
+        rows, marks = np.concatenate([data, entries]), self.spans[self.is_marker | self.is_index]
+        starts = np.concatenate([self.spans["at"][data], self.spans["since"][entries]])
+        decided_at = np.append(self.spans["at"], NOWHERE)[self.decider[data]]
+        ends = np.concatenate([decided_at, self.spans["at"][entries]])
+        first = first_after(self.spans["producer"][rows], starts, (marks["producer"], marks["at"]))
+        return rows[np.flatnonzero(first != ends)]
 
-    @property
     def _with_wrong_index(self) -> Longs:
-        """Producers with an aborted transaction that no index entry covers, or a committed one that has an entry."""
-        rows = np.flatnonzero(self.is_data & (self.decider != NOWHERE))
+        """Return data of an aborted transaction that no index entry covers, or of a committed one that has an entry."""
+        rows = np.flatnonzero(self.is_data & ~self.is_undecided)
         deciders = self.decider[rows]
         # The entry of a marker follows the marker.
         entries = np.minimum(deciders + 1, len(self.spans) - 1)
         has_entry = self.is_index[entries] & (self.groups[entries] == self.groups[rows])
         has_entry &= self.spans["at"][entries] == self.spans["at"][deciders]
         has_entry &= self.spans["since"][entries] <= self.spans["at"][rows]
-        return self._producers(rows[has_entry == (self.spans["kind"][deciders] == COMMITS)])
-
-    def _producers(self, rows: Longs) -> Longs:
-        producers: Longs = self.spans["producer"][rows]
-        return producers
-
-    @cached_property
-    def is_aborted(self) -> Flags:
-        """Rows whose next marker of the producer in the same log is an ABORT."""
-        aborted: Flags = (self.decider != NOWHERE) & (self.spans["kind"][self.decider] == ABORTS)
-        return aborted
+        return rows[np.flatnonzero(has_entry == (self.spans["kind"][deciders] == COMMITS))]
 
     def beliefs(self, which: Flags) -> list[dict[str, Any]]:
         """Return a row for each file: the beliefs about some decided data, of `candidate_keys.BELIEF`."""
@@ -188,9 +182,9 @@ class SortedSpans:
         is_first = np.zeros(len(keep) + 1, np.bool_)
         is_first[first] = True
         keep |= self.is_data & is_first[self.decider]
-        after_open = self.decider[self._is(OPEN)]
+        after_open = self.decider[self.spans["kind"] == OPEN]
         keep[after_open[after_open != NOWHERE]] = True
-        return (keep & (self.is_data | self.is_marker)) | self._is(EMPTIED, OTHER)
+        return (keep & (self.is_data | self.is_marker)) | np.isin(self.spans["kind"], (EMPTIED, OTHER))
 
     def beyond_chunk(self) -> Array:
         """Return the spans that matter together with other chunks; `contradicting` of them is sound.
@@ -198,11 +192,10 @@ class SortedSpans:
         Of each log and producer: the first span, the first and the last marker and index entry, undecided data (of each
         file and epoch the first), index entries that begin in an earlier chunk, and unanswered transactions.
         """
-        keep = self._is_unanswered.copy()
-        logs, markers, entries = map(np.flatnonzero, (self.is_data | self.is_marker, self.is_marker, self.is_index))
-        keep[self._ends(logs)[0]] = True
-        for rows in (markers, entries):
-            first, last = self._ends(rows)
+        keep = self._is_unanswered()
+        keep[self._ends(np.flatnonzero(self.is_data | self.is_marker))[0]] = True
+        for is_kind in (self.is_marker, self.is_index):
+            first, last = self._ends(np.flatnonzero(is_kind))
             keep[first] = keep[last] = True
         undecided = np.flatnonzero(self.is_undecided)
         columns = self.groups, self.spans["segment"], self.spans["epoch"]
@@ -212,3 +205,105 @@ class SortedSpans:
         # The entry of a marker stays with the marker.
         keep[1:] |= keep[:-1] & self.is_marker[:-1] & self.is_index[1:] & (at[1:] == at[:-1])
         return self.spans[keep]
+
+
+def cleared_partitions(
+    spark: SparkSession, copies: Sequence["Copies"], facts: Facts, tasks: int
+) -> tuple[set[RunPartition], list[dict[str, Any]]]:
+    """Return the cleared partitions, and their replicas as in `Judged`. ``tasks``: of Spark, that compare."""
+    if not copies:
+        return set(), []
+    segments = replica_segments(copies, facts)
+    brokers: dict[RunPartition, set[int]] = {}
+    for segment in segments:
+        brokers.setdefault(segment.place, set()).add(segment.broker)
+    packed_schema, schema = to_arrow_schema(PACKED_SPANS), to_arrow_schema(CONSISTENT)
+
+    def check_chunk(rows: pa.Table) -> pa.Table:
+        if rows.column("chunk")[0].as_py() == FILE:
+            return rows
+        head = {name: rows.column(name)[0].as_py() for name in (*PLACE, "chunk")}
+        return pa.Table.from_pylist([{**head, **row} for row in _chunk_rows(rows)], schema=packed_schema)
+
+    def check_partition(rows: pa.Table) -> pa.Table:
+        place: RunPartition = tuple(rows.column(name)[0].as_py() for name in PLACE)
+        head = dict(zip(PLACE, place, strict=True))
+        return pa.Table.from_pylist([{**head, **row} for row in _partition_rows(rows, brokers[place])], schema)
+
+    chunks = packed_spans(spark, segments).repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk")
+    checked = chunks.applyInArrow(check_chunk, PACKED_SPANS).localCheckpoint(eager=False)
+    by_partition = checked.where("beliefs IS NULL").repartition(tasks, *PARTITION).groupBy(*PARTITION)
+    partitions = by_partition.applyInArrow(check_partition, CONSISTENT).localCheckpoint(eager=False)
+    consistent = {place_of(row): row for row in partitions.where("same IS NOT NULL").drop("beliefs").collect()}
+    ends = {place: row["log_end"] for place, row in consistent.items()}
+    bounds = _bounds(ends, facts)
+    differing = {place for place, row in consistent.items() if not row["same"]}
+    if differing:
+        bounded = [
+            replace(segment, bound=bounds[place], shortest=ends[place]) if (place := segment.place) in ends else segment
+            for segment in segments
+        ]
+        records = {place: consistent[place]["records"] for place in differing}
+        beliefs = checked.select("segment", "beliefs").unionAll(partitions.select("segment", "beliefs"))
+        keys = candidate_keys(beliefs.where("beliefs IS NOT NULL"), bounded, records, tasks)
+        differing = {place_of(row) for row in keys.select(*PARTITION).distinct().collect()}
+    places = set(consistent) - differing
+    return places, [
+        {
+            **dict(zip(REPLICA_PLACE, replica, strict=True)), **fields, "bound": bounds[replica[:3]],
+            "log_end": ends[replica[:3]], "stable_end": ends[replica[:3]], "whole_beyond": True,
+        }
+        for replica, fields in facts.items()
+        if replica[:3] in places
+    ]  # fmt: skip
+
+
+def _bounds(ends: Mapping[RunPartition, int], facts: Facts) -> dict[RunPartition, int]:
+    """Return the bound of each partition: its log end, or the highest high watermark if that is lower."""
+    highest: dict[RunPartition, int] = {}
+    for replica, fields in facts.items():
+        if (offset := fields["high_watermark"]) is not None:
+            highest[replica[:3]] = max(offset, highest.get(replica[:3], 0))
+    return {place: min(end, highest.get(place, end)) for place, end in ends.items()}
+
+
+def _chunk_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return the spans of a chunk that matter beyond it, and its decided beliefs; or that it contradicts itself."""
+    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+    if spans.contradicting.size:
+        return [{"problem": CONTRADICTION}]
+    return [{"spans": spans.beyond_chunk().tobytes()}, *spans.beliefs(spans.is_data & ~spans.is_undecided)]
+
+
+def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
+    """Return the other columns of `CONSISTENT` for a partition, no row if it is not consistent."""
+    if rows.column("problem").null_count < len(rows):
+        return []
+    files = [row for row in rows.drop_columns(["spans"]).to_pylist() if row["chunk"] == FILE]
+    ends = {
+        broker: max((row["log_end"] or 0 for row in files if row["broker"] == broker), default=0) for broker in brokers
+    }
+    log_end = ends[min(ends)]
+    if set(ends.values()) != {log_end} or not log_end or _has_unreplicated_tail(files):
+        return []
+    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+    if spans.contradicting.size or spans.has_open:
+        return []
+    digests = dict.fromkeys(brokers, 0)
+    for row in files:
+        digests[row["broker"]] ^= row["digest"]
+    records = sum(row["records"] for row in files)
+    return [
+        {"same": len(set(digests.values())) == 1, "log_end": log_end, "records": records},
+        *spans.beliefs(spans.is_data & ~spans.is_undecided),
+    ]
+
+
+def _has_unreplicated_tail(files: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether any replica has a leader epoch after the start of a later one. See `unreplicated_tails`."""
+    epochs = np.concatenate([np.frombuffer(row["epochs"], EPOCH) for row in files])
+    epochs = epochs[np.argsort(epochs["epoch"], kind="stable")]
+    # The lowest start of any later epoch.
+    starts = np.minimum.accumulate(epochs["start"][::-1])[::-1]
+    later = np.searchsorted(epochs["epoch"], epochs["epoch"], "right")
+    return bool((epochs["end"] >= np.append(starts, np.iinfo(np.int64).max)[later]).any())

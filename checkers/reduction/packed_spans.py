@@ -4,30 +4,21 @@ A partition of any size is examined in chunks of offsets, the same for all its r
 a chunk. A row of `PACKED_SPANS` has the spans of one file in one chunk; a row for each file sums up the file.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES
 from checkers.evidence.schemas import INT, LONG, TEXT, table
-from checkers.reduction.segments import BEFORE, ReplicaSegment, rows_of_files, span_arrays
+from checkers.reduction.segments import BEFORE, Array, Columns, ReplicaSegment, rows_of_files, span_arrays
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.columns import MARKER_NAMES
 from harness.broker_files.segments.records import ABORT, COMMIT
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyspark.sql import DataFrame, SparkSession
-
-    from checkers.reduction.segments import Columns
-
-    Array = npt.NDArray[Any]
 
 CHUNK_OFFSETS: Final = 1 << 20
 FILE: Final = -1
@@ -38,26 +29,18 @@ OPEN, DATA, COMMITS, ABORTS, INDEX, EMPTIED, OTHER = range(7)
 or of a broker's answer, transactional data, the markers, an entry of a ``.txnindex``, and control batches that end no
 transaction: without records, or of another type."""
 
-SPAN: Final = np.dtype(
-    [
-        ("broker", np.int32),
-        ("segment", np.int32),
-        ("kind", np.int8),
-        ("epoch", np.int32),
-        ("producer", np.int64),
-        ("at", np.int64),
-        ("since", np.int64),
-        ("leader_epoch", np.int32),
-        ("last", np.int64),
-        ("end", np.int64),
-        ("region", np.int8),
-        ("records", np.int64),
-        ("digest", np.int64),
-    ]
-)
+SPAN: Final = np.dtype([
+    ("broker", np.int32), ("segment", np.int32), ("kind", np.int8), ("epoch", np.int32), ("producer", np.int64),
+    ("at", np.int64), ("since", np.int64), ("leader_epoch", np.int32), ("last", np.int64), ("end", np.int64),
+    ("region", np.int8), ("records", np.int64), ("digest", np.int64),
+])  # fmt: skip
+LOG_FIELDS: Final = {
+    "epoch": "producer_epoch", "producer": "producer_id", "at": "base_offset", "leader_epoch": "leader_epoch",
+    "last": "last_offset", "end": "end_offset", "region": "region", "records": "records", "digest": "digest",
+}  # fmt: skip
+"""The fields of `SPAN` for rows of a log, with the columns of `PRODUCER_SPANS`."""
 """``at``: the first offset of data, the offset of a marker (also of an index entry), or of a snapshot. ``since``: the
-first offset of the transaction of an index entry. ``last`` and ``end``: `PRODUCER_SPANS.last_offset` and
-``end_offset``. Rows that are not of a log have only the fields up to ``since``."""
+first offset of the transaction of an index entry. Rows that are not of a log have only the fields up to ``since``."""
 
 PLAIN: Final = np.dtype([("region", np.int8), ("records", np.int64), ("digest", np.int64)])
 """The batches outside transactions in one region of a file."""
@@ -94,31 +77,31 @@ def packed_spans(
 
 def _rows(segment: ReplicaSegment, index: int, chunk_offsets: int, *, side_files: bool) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file, without the columns of its replica."""
-    facts: dict[str, Any] = {"log_end": None, "digest": 0, "records": 0, "problem": None}
-    epochs: list[Array] = [np.empty(0, EPOCH)]
-    plain: list[Array] = [np.empty(0, PLAIN)]
+    facts: dict[str, Any] = {"chunk": FILE, "segment": index, "log_end": None, "digest": 0, "records": 0}
+    epochs: list[tuple[int, ...]] = []
+    plain: list[tuple[int, ...]] = []
     for part in span_arrays(segment):
         if isinstance(part, str):
             facts["problem"] = part
             continue
         yield from _by_chunk(packed(part, segment.broker, index), index, chunk_offsets)
-        plain.append(_plain(part))
+        plain += _plain(part)
         compared = ~part["control"] & (part["region"] != BEFORE)
         facts["log_end"] = max(facts["log_end"] or 0, int(part["end_offset"].max()) + 1)
         facts["digest"] ^= int(np.bitwise_xor.reduce(part["digest"][compared], initial=0))
         facts["records"] += int(part["records"][compared].sum())
-        epochs.append(_epochs(part["leader_epoch"], part["base_offset"], part["end_offset"]))
+        for epoch in np.unique(part["leader_epoch"]).tolist():
+            here = part["leader_epoch"] == epoch
+            epochs.append((epoch, part["base_offset"][here].min(), part["end_offset"][here].max()))
     try:
         side, starts = _side_files(segment) if side_files else ([], [])
     except (CorruptLogError, OSError) as error:
-        yield {"chunk": FILE, "segment": index, **facts, "problem": str(error)}
+        yield {**facts, "problem": str(error)}
         return
-    yield from _by_chunk(
-        side_spans(segment.broker, index, np.array(side, np.int64).reshape(-1, 5).T), index, chunk_offsets
-    )
-    epochs.append(np.array([(epoch, start, -1) for epoch, start in starts], EPOCH))
-    arrays = {"epochs": np.concatenate(epochs).tobytes(), "plain": np.concatenate(plain).tobytes()}
-    yield {"chunk": FILE, "segment": index, **facts, **arrays}
+    columns = np.array(side, np.int64).reshape(-1, 5).T
+    yield from _by_chunk(side_spans(segment.broker, index, columns), index, chunk_offsets)
+    epochs += [(epoch, start, -1) for epoch, start in starts]
+    yield {**facts, "epochs": np.array(epochs, EPOCH).tobytes(), "plain": np.array(plain, PLAIN).tobytes()}
 
 
 def arrays(values: pa.ChunkedArray, dtype: np.dtype[Any]) -> Array:
@@ -143,29 +126,16 @@ def packed(part: Columns, broker: int, index: int) -> Array:
     rows = np.flatnonzero(part["control"] | part["transactional"])
     spans = np.empty(len(rows), SPAN)
     spans["broker"], spans["segment"], spans["since"], spans["kind"] = broker, index, -1, kind[rows]
-    for name, column in (
-        ("epoch", "producer_epoch"),
-        ("producer", "producer_id"),
-        ("at", "base_offset"),
-        ("leader_epoch", "leader_epoch"),
-        ("last", "last_offset"),
-        ("end", "end_offset"),
-        ("region", "region"),
-        ("records", "records"),
-        ("digest", "digest"),
-    ):
+    for name, column in LOG_FIELDS.items():
         spans[name] = part[column][rows]
     return spans
 
 
-def _plain(part: Columns) -> Array:
-    """Return a row of `PLAIN` for each region with batches outside transactions."""
+def _plain(part: Columns) -> Iterator[tuple[int, ...]]:
     is_plain = ~(part["control"] | part["transactional"])
-    rows = []
     for region in np.unique(part["region"][is_plain]).tolist():
         here = is_plain & (part["region"] == region)
-        rows.append((region, part["records"][here].sum(), np.bitwise_xor.reduce(part["digest"][here])))
-    return np.array(rows, PLAIN)
+        yield region, part["records"][here].sum(), np.bitwise_xor.reduce(part["digest"][here])
 
 
 def _by_chunk(spans: Array, index: int, chunk_offsets: int) -> Iterator[dict[str, Any]]:
@@ -174,33 +144,23 @@ def _by_chunk(spans: Array, index: int, chunk_offsets: int) -> Iterator[dict[str
         yield {"chunk": chunk, "segment": index, "spans": spans[chunks == chunk].tobytes()}
 
 
-def _epochs(epochs: Array, starts: Array, ends: Array) -> Array:
-    numbers = np.unique(epochs)
-    rows = [(number, starts[epochs == number].min(), ends[epochs == number].max()) for number in numbers]
-    return np.array(rows, EPOCH)
-
-
 def _side_files(segment: ReplicaSegment) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     """Return rows of `SPAN` without broker and segment, and leader epochs with their starts.
 
     The last segment stands for the files of its replica, of whose producer snapshots the newest counts. Raises
     ``CorruptLogError`` and ``OSError``.
     """
-    readers: dict[str, Callable[[Path], Iterator[Any]]] = {
-        name: SIDE_READERS_OF_COPIES[name].rows for name in ("aborts", "producers", "epochs")
-    }
-    rows: list[tuple[int, ...]] = []
-    if segment.txnindex is not None:
-        rows += [(INDEX, -1, producer, last, first) for producer, first, last in readers["aborts"](segment.txnindex)]
+
+    def read(name: str, paths: Iterable[Path]) -> list[Any]:
+        return [row for path in paths for row in SIDE_READERS_OF_COPIES[name].rows(path)]
+
+    aborts = read("aborts", [segment.txnindex] if segment.txnindex is not None else [])
+    rows: list[tuple[int, ...]] = [(INDEX, -1, producer, last, first) for producer, first, last in aborts]
     if not segment.is_last:
         return rows, []
     folder = segment.path.parent
-    snapshots = [row for path in folder.glob("*.snapshot") for row in readers["producers"](path)]
+    snapshots = read("producers", folder.glob("*.snapshot"))
     newest = max((row[0] for row in snapshots), default=None)
-    rows += [
-        (OPEN, -1, producer, as_of, -1)
-        for as_of, producer, *_, first in snapshots
-        if as_of == newest and first is not None
-    ]
-    starts = [row for path in folder.glob("leader-epoch-checkpoint") for row in readers["epochs"](path)]
-    return rows, starts
+    is_open = (row for row in snapshots if row[0] == newest and row[-1] is not None)
+    rows += [(OPEN, -1, producer, as_of, -1) for as_of, producer, *_ in is_open]
+    return rows, read("epochs", folder.glob("leader-epoch-checkpoint"))

@@ -1,6 +1,6 @@
 """Reduce copies of any size to the evidence that the checkers need.
 
-First the partitions are cleared in which no checker can find anything (`consistent_partitions`). Each other partition
+First the partitions are cleared in which no checker can find anything (`consistent_spans`). Each other partition
 takes four steps:
 
 1. the small files and the log ends give the bound of the partition;
@@ -10,15 +10,13 @@ takes four steps:
    replicas, and the markers of their producers.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from checkers.consistency.side_files import with_served_aborts
@@ -32,26 +30,21 @@ from checkers.evidence.tables import (
     RunPartition,
     checkpointed,
     colocated,
-    load_side_files,
+    load_copies,
     place_of,
     spread_over,
 )
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.candidate_keys import candidate_keys, packed_beliefs
-from checkers.reduction.consistent_partitions import Facts, cleared_partitions
+from checkers.reduction.consistent_spans import Facts, cleared_partitions
 from checkers.reduction.packed_spans import CHUNK_OFFSETS
 from checkers.reduction.segments import ReplicaSegment, read_records, replica_segments
 from checkers.reduction.unsettled_spans import DisputedRanges, abort_markers, markers_after, unsettled_spans
+from checkers.replay.batch_outcomes import side_files_before
 from checkers.replay.truth import bounded
-from checkers.replay.unreplicated_tails import side_files_before
+from harness.broker_files.copies.copies import Copies
 from harness.broker_files.segments.batches import CorruptLogError
-from harness.spark.jobs import describe
-from harness.spark.threads import threads
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from harness.broker_files.copies.copies import Copies
+from harness.spark.jobs import describe, threads
 
 Rows = list[dict[str, Any]]
 Cuts = dict[tuple[Any, ...], int]
@@ -63,9 +56,9 @@ class Reduced:
     """Copies after the reduction.
 
     ``evidence``: its entries are the records that were read; None if there is nothing to judge. ``replicas``: the
-    parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``doubts`` (from `side_files`, for the complete
-    logs), ``unsure`` (from `txnindex_disagreement`) and ``damaged`` (REPLICA and ``problem``). ``left_out``: the number
-    of candidate keys that are not judged, by partition. ``cleared``: the partitions that were cleared.
+    parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``damaged`` (REPLICA and ``problem``), ``doubts``
+    and ``unsure`` (from `side_files`, about the complete logs). ``left_out``: the number of candidate keys that are not
+    judged, by partition. ``cleared``: the partitions that were cleared.
     """
 
     evidence: Evidence | None
@@ -99,13 +92,12 @@ def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
     """Return the offsets in checkpoints, and the damage (REPLICA and ``problem``) of unreadable files."""
     facts: Facts = {}
     damaged = []
-    for cluster in copies:
-        for copy in cluster.replicas:
-            replica = (cluster.run_id, *copy.place, copy.broker)
-            try:
-                facts[replica] = replica_facts(copy.folder)
-            except (CorruptLogError, OSError) as error:
-                damaged.append({**dict(zip(REPLICA_PLACE, replica, strict=True)), "problem": str(error)})
+    for run_id, copy in ((cluster.run_id, copy) for cluster in copies for copy in cluster.replicas):
+        replica = (run_id, *copy.place, copy.broker)
+        try:
+            facts[replica] = replica_facts(copy.folder)
+        except (CorruptLogError, OSError) as error:
+            damaged.append({**dict(zip(REPLICA_PLACE, replica, strict=True)), "problem": str(error)})
     return facts, damaged
 
 
@@ -119,10 +111,9 @@ def _without(copies: Sequence[Copies], places: set[RunPartition]) -> list[Copies
 
 
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int, chunk_offsets: int) -> Reduced:
-    """Run the four steps for partitions that were not cleared."""
-    side = load_side_files(spark, copies)
+    side = load_copies(spark, copies, with_logs=False)
     cut: Cuts = {}
-    disputed: dict[RunPartition, list[tuple[int, int, int]]] = {}
+    disputed: dict[RunPartition, set[tuple[int, int, int]]] = {}
     while True:
         segments, beliefs, tables = _read_beliefs(
             spark, copies, side, cut=cut, disputed=disputed, tasks=tasks, chunk_offsets=chunk_offsets
@@ -147,29 +138,21 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int, chunk_off
 
 
 def cut_further(cut: Cuts, new: Cuts) -> Cuts:
-    """Add the cuts for new unreplicated tails.
-
-    Raises `RuntimeError` if a replica was already cut at or before its new tail, as the caller would repeat forever.
-    """
+    """Add the cuts for new tails. Raises `RuntimeError` for a replica that was already cut there, to repeat no step."""
     again = sorted(replica for replica, stale_from in new.items() if stale_from >= cut.get(replica, stale_from + 1))
     if again:
         raise RuntimeError(f"unreplicated tails begin where the logs are already cut: {again}")
     return {**cut, **new}
 
 
-def _dispute(disputed: dict[RunPartition, list[tuple[int, int, int]]], index_spans: Rows, chunk_offsets: int) -> bool:
-    """Add the index entries with a marker inside that span chunks; return whether any was added.
-
-    Within a chunk, such an entry already keeps all spans of its producer.
-    """
-    is_more = False
+def _dispute(disputed: dict[RunPartition, set[tuple[int, int, int]]], index_spans: Rows, chunk_offsets: int) -> bool:
+    """Add the index entries with a marker inside that span chunks, which keep all else; return whether any is new."""
+    before = sum(map(len, disputed.values()))
     for row in index_spans:
         entry = row["producer_id"], row["span_from"], row["span_to"]
-        ranges = disputed.setdefault(place_of(row), [])
-        if row["span_from"] // chunk_offsets != row["span_to"] // chunk_offsets and entry not in ranges:
-            ranges.append(entry)
-            is_more = True
-    return is_more
+        if row["span_from"] // chunk_offsets != row["span_to"] // chunk_offsets:
+            disputed.setdefault(place_of(row), set()).add(entry)
+    return sum(map(len, disputed.values())) > before
 
 
 def _read_beliefs(
@@ -212,17 +195,16 @@ def _replica(row: Any) -> tuple[Any, ...]:
 
 def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
     """Return a function that computes small tables in one job and returns their rows."""
-    rows = [
-        colocated(table).select(f.lit(name).alias("table"), f.to_json(f.struct(*table.columns)).alias("row"))
+    rows = (
+        colocated(table).selectExpr(f"'{name}' AS table", f"to_json(struct({', '.join(table.columns)})) AS row")
         for name, table in tables.items()
-    ]
+    )
     union = reduce(DataFrame.unionAll, rows)
 
     def compute() -> dict[str, Rows]:
         rows_by_table: dict[str, Rows] = {name: [] for name in tables}
-        for row in union.collect():
-            empty_row = dict.fromkeys(tables[row["table"]].columns)
-            rows_by_table[row["table"]].append({**empty_row, **json.loads(row["row"])})
+        for name, row in union.collect():
+            rows_by_table[name].append({**dict.fromkeys(tables[name].columns), **json.loads(row)})
         return rows_by_table
 
     return compute
@@ -231,10 +213,7 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 def _evidence(
     beliefs: Beliefs, segments: Sequence[ReplicaSegment], records: Mapping[RunPartition, int], tasks: int
 ) -> tuple[Evidence | None, dict[RunPartition, int]]:
-    """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition.
-
-    ``records``: the number of records of each partition to judge.
-    """
+    """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition."""
     entries, left_out = _judged_keys(beliefs, segments, records, tasks)
     batches = as_entries(beliefs.spans_to_include).join(
         entries.select(*REPLICA, "base_offset"), ["base_offset", *REPLICA], "left_anti"
@@ -253,10 +232,7 @@ def _evidence(
 def _judged_keys(
     beliefs: Beliefs, segments: Sequence[ReplicaSegment], records: Mapping[RunPartition, int], tasks: int
 ) -> tuple[DataFrame, dict[RunPartition, int]]:
-    """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
-
-    The entries include the first batch of each transaction that may be stuck.
-    """
+    """Return `ENTRIES` of candidate keys, and of first batches that may be stuck; and the number of keys left out."""
     packed = packed_beliefs(beliefs.data_spans).unionByName(beliefs.settled)
     describe(packed.sparkSession, "compare the keys of partitions that differ")
     keys = candidate_keys(packed, segments, records, tasks).localCheckpoint()

@@ -5,38 +5,36 @@ batches of a span have the same outcome. A log of many records has a few thousan
 checksums stands for the records. The checksums are computed, not only read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.parse import DISK, batch_rows
 from checkers.evidence.schemas import ENTRIES, FLAG, INT, LONG, TEXT, table
-from checkers.evidence.tables import PLACE, REPLICA, RunPartition
-from checkers.replay.truth import UNBOUNDED
+from checkers.evidence.tables import PLACE, REPLICA, UNBOUNDED, RunPartition
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError, until_cut
 from harness.broker_files.segments.blocks import Block, iter_blocks
 from harness.run_folder.store import AFTER_REJOIN
 from harness.spark.stored_segment import STORED_SEGMENTS, is_stored
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyspark.sql import DataFrame, SparkSession
-
     from harness.broker_files.copies.copies import Copies
     from harness.broker_files.segments.columns import Batches
 
-    Flags = npt.NDArray[np.bool_]
-    Longs = npt.NDArray[np.int64]
-    Columns = dict[str, npt.NDArray[Any]]
+Flags = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+Reader = Callable[..., Iterator[pa.RecordBatch]]
 
 BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
 """The region of a span: before the log start; below the bound; below the shortest log end; beyond."""
@@ -64,10 +62,8 @@ _FIRST_AT, _OFFSET_AT = (ENTRIES.names.index(name) - _HEAD for name in ("first_i
 class ReplicaSegment:
     """A segment of a replica. ``is_last``: whether it is the log's last one, which its broker may append to.
 
-    ``txnindex``: the index of its aborted transactions.
-
-    ``bound`` and ``shortest``: as in `checkers.replay.truth.bounded`. Batches from ``log_end`` on were never replicated
-    and are left out. Where these are not yet computed, every batch is read and compared.
+    ``txnindex``: the index of its aborted transactions. ``bound`` and ``shortest``: as in `truth.bounded`. Batches from
+    ``log_end`` on were never replicated and are left out. Before these are computed, every batch is read and compared.
     """
 
     place: RunPartition
@@ -89,7 +85,7 @@ class ReplicaSegment:
 
 
 def replica_segments(
-    copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapping[str, Any]], bounds: Sequence[str] = ()
+    copies: Sequence["Copies"], facts: Mapping[tuple[Any, ...], Mapping[str, Any]], bounds: Sequence[str] = ()
 ) -> list[ReplicaSegment]:
     """Return the segments of all replicas. ``facts``: log_start, and these ``bounds``, by `REPLICA_PLACE`."""
     return [
@@ -109,6 +105,13 @@ def replica_segments(
     ]
 
 
+def numbered(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
+    """Return REPLICA, ``segment`` (an index) and ``file_offset`` (its base offset) of each segment, for a broadcast."""
+    rows = [(*s.place, s.broker, number, s.base_offset) for number, s in enumerate(segments)]
+    schema = "run string, topic string, partition int, broker int, segment int, file_offset long"
+    return f.broadcast(spark.createDataFrame(rows, schema))
+
+
 def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int]]:
     """Distribute indexes of files over tasks of about ``task_bytes``, the biggest file first; no file is split."""
     tasks: list[list[int]] = []
@@ -123,10 +126,7 @@ def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int
 
 
 def rows_of_files(
-    spark: SparkSession,
-    segments: Sequence[ReplicaSegment],
-    columns: t.StructType,
-    read: Callable[[ReplicaSegment, int, pa.Schema], Iterator[pa.RecordBatch]],
+    spark: SparkSession, segments: Sequence[ReplicaSegment], columns: t.StructType, read: Reader
 ) -> DataFrame:
     """Return the rows that ``read`` gives for each file and its index; a file is read only when a job runs."""
     if (stored := _stored(spark, segments)) is not None:
@@ -144,10 +144,7 @@ def rows_of_files(
 
 
 def read_segments(
-    requests: DataFrame,
-    segments: Sequence[ReplicaSegment],
-    columns: t.StructType,
-    read: Callable[..., Iterator[pa.RecordBatch]],
+    requests: DataFrame, segments: Sequence[ReplicaSegment], columns: t.StructType, read: Reader
 ) -> DataFrame:
     """Return the rows that ``read`` gives for each request: ``segment``, an index, and other columns.
 
@@ -166,12 +163,7 @@ def _stored(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFram
     return spark.table(STORED_SEGMENTS).join(f.broadcast(indexes), "number").select("segment", "data")
 
 
-def _read_each(
-    rows: DataFrame,
-    segments: Sequence[ReplicaSegment],
-    columns: t.StructType,
-    read: Callable[..., Iterator[pa.RecordBatch]],
-) -> DataFrame:
+def _read_each(rows: DataFrame, segments: Sequence[ReplicaSegment], columns: t.StructType, read: Reader) -> DataFrame:
     """Return the rows that ``read`` gives; the last column of the ``rows`` of stored segments is ``data``."""
     schema = to_arrow_schema(columns)
 
@@ -192,8 +184,7 @@ def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
     Columns as in `PRODUCER_SPANS`; ``marker`` is an index into `columns.MARKER_NAMES`, or negative for none.
     """
     pending: list[Batches] = []
-    count = skipped = 0
-    problem: str | None = None
+    count, skipped, problem = 0, 0, ""
     try:
         with segment.path.open("rb", buffering=0) as file:
             for block in iter_blocks(file, source=str(segment.path)):
@@ -204,18 +195,18 @@ def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
                     yield _spans(segment, np.concatenate(pending))
                     pending, count = [], 0
     except CorruptLogError as error:
-        problem = None if error.cut and segment.is_last else str(error)
+        problem = "" if error.cut and segment.is_last else str(error)
     except OSError as error:
         problem = str(error)
     if count:
         yield _spans(segment, np.concatenate(pending))
-    if skipped and problem is None:
-        problem = f"{segment.path}: {skipped} entries of magic 0 or 1 are not read"
-    if problem is not None:
+    if skipped:
+        problem = problem or f"{segment.path}: {skipped} entries of magic 0 or 1 are not read"
+    if problem:
         yield problem
 
 
-def _spans(segment: ReplicaSegment, batches: Batches) -> Columns:
+def _spans(segment: ReplicaSegment, batches: "Batches") -> Columns:
     """Return the spans of batches; a span ends where a column differs, and before and after each control batch."""
     transactional: Flags = (batches["attributes"] & TRANSACTIONAL) != 0
     producers = np.where(transactional, batches["producer_id"], -1)
@@ -246,14 +237,14 @@ def _spans(segment: ReplicaSegment, batches: Batches) -> Columns:
     }
 
 
-def differs_from_previous(*columns: npt.NDArray[Any]) -> Flags:
+def differs_from_previous(*columns: Array) -> Flags:
     """Return for each row whether any column differs from the row before."""
     differs = np.ones(len(columns[0]), np.bool_)
     differs[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return differs
 
 
-def _digests(batches: Batches) -> npt.NDArray[np.uint64]:
+def _digests(batches: "Batches") -> npt.NDArray[np.uint64]:
     """Mix the offsets and the checksum of each batch into 64 bits (the finalizer of splitmix64)."""
     mixed = batches["base_offset"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= batches["last_offset"].astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
@@ -264,24 +255,16 @@ def _digests(batches: Batches) -> npt.NDArray[np.uint64]:
 
 
 def read_records(ranges: DataFrame, segments: Sequence[ReplicaSegment]) -> DataFrame:
-    """Return `ENTRIES` of the records in these ranges (REPLICA, ``from``, ``to``), not of complete batches.
-
-    A batch without records is returned as one row.
-    """
-    files = ranges.sparkSession.createDataFrame(
-        [(*s.place, s.broker, number, s.base_offset) for number, s in enumerate(segments)],
-        "run string, topic string, partition int, broker int, segment int, base_offset long",
-    )
+    """Return `ENTRIES` of the records, and of empty batches, in these ranges (REPLICA, ``from``, ``to``)."""
     by_file = (
-        ranges.join(f.broadcast(files), REPLICA)
-        .where("base_offset <= to")
+        ranges.join(numbered(ranges.sparkSession, segments), REPLICA)
+        .where("file_offset <= to")
         # An offset is in the last segment that begins at or before it.
         .groupBy("from", "to", *REPLICA)
-        .agg(f.max_by("segment", "base_offset").alias("segment"))
+        .agg(f.max_by("segment", "file_offset").alias("segment"))
         .groupBy("segment")
         .agg(f.collect_list("from").alias("from"), f.collect_list("to").alias("to"))
     )
-
     return read_segments(by_file, segments, ENTRIES, _segment_records)
 
 

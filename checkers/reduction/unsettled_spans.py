@@ -4,15 +4,14 @@ Most transactions begin and end within a chunk of offsets (`packed_spans`), and 
 same: they are settled. A log of millions of small transactions has few other spans, and only these become rows.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -28,6 +27,7 @@ from checkers.reduction.packed_spans import (
     EPOCH,
     FILE,
     INDEX,
+    LOG_FIELDS,
     OPEN,
     OTHER,
     PACKED_SPANS,
@@ -38,16 +38,18 @@ from checkers.reduction.packed_spans import (
     packed_spans,
     side_spans,
 )
-from checkers.reduction.segments import PRODUCER_SPANS, ReplicaSegment, read_segments, rows_of_files, span_arrays
+from checkers.reduction.segments import (
+    PRODUCER_SPANS,
+    Array,
+    Flags,
+    ReplicaSegment,
+    numbered,
+    read_segments,
+    rows_of_files,
+    span_arrays,
+)
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.broker_files.segments.records import ABORT, COMMIT
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from pyspark.sql import DataFrame, SparkSession
-
-    Array = npt.NDArray[Any]
-    Flags = npt.NDArray[np.bool_]
 
 MARKER, EPOCHS = "marker", "epochs"
 SPANS = t.StructType([*PRODUCER_SPANS.fields, *table(settled=TEXT, beliefs=t.BinaryType()).fields])
@@ -55,7 +57,7 @@ SPANS = t.StructType([*PRODUCER_SPANS.fields, *table(settled=TEXT, beliefs=t.Bin
 ``transactional`` of all data that are committed or aborted, or of all markers (`MARKER`); or with the offsets of a
 leader epoch in a file (`EPOCHS`). Rows with ``beliefs`` have only these (`candidate_keys.BELIEF`) and ``segment``."""
 
-DisputedRanges = Mapping[RunPartition, Sequence[tuple[int, int, int]]]
+DisputedRanges = Mapping[RunPartition, Collection[tuple[int, int, int]]]
 """Producers, with the first and the last offset of a range in which all spans are needed."""
 
 _NAMES: Final = {COMMITS: COMMIT, ABORTS: ABORT, OTHER: "other"}
@@ -112,7 +114,6 @@ def _packed_transactions(side: Evidence, chunk_offsets: int) -> DataFrame:
 
 
 def _rows_of_file(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield rows of `SPANS` from the row that sums up a file."""
     head = {name: file[name] for name in (*REPLICA_PLACE, "segment")}
     if file["problem"] is not None:
         yield {**head, "problem": file["problem"]}
@@ -135,24 +136,18 @@ def _settled_rows(spans: SortedSpans, is_settled: Flags) -> Iterator[dict[str, A
         rows = spans.spans[is_kind]
         for broker, region in product(np.unique(rows["broker"]).tolist(), np.unique(rows["region"]).tolist()):
             here = rows[(rows["broker"] == broker) & (rows["region"] == region)]
-            yield {
-                "broker": broker, "region": region, "settled": name, "transactional": True,
-                "records": int(here["records"].sum()), "digest": int(np.bitwise_xor.reduce(here["digest"])),
-            }  # fmt: skip
+            sums = {"records": int(here["records"].sum()), "digest": int(np.bitwise_xor.reduce(here["digest"]))}
+            yield {"broker": broker, "region": region, "settled": name, "transactional": True, **sums}
     yield from spans.beliefs(is_data)
 
 
 def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """Return spans as rows with the columns of `PRODUCER_SPANS`."""
     is_data = spans["kind"] == DATA
     columns: dict[str, Any] = {
         **{name: pa.repeat(value, len(spans)) for name, value in head.items()},
-        **{name: spans[name] for name in ("broker", "segment", "leader_epoch", "records", "digest")},
-        "producer_id": spans["producer"],
-        "producer_epoch": spans["epoch"],
-        "base_offset": spans["at"],
-        "last_offset": spans["last"],
-        "end_offset": spans["end"],
+        "broker": spans["broker"],
+        "segment": spans["segment"],
+        **{column: spans[name] for name, column in LOG_FIELDS.items()},
         "region": spans["region"].astype(np.int32),
         "transactional": spans["producer"] >= 0,
         "control": ~is_data,
@@ -165,11 +160,8 @@ def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Ta
 
 def abort_markers(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
     """Return `PRODUCER_SPANS` of every ABORT."""
-
-    def aborts(segment: ReplicaSegment, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        return _spans_of_file(segment, index, schema, lambda spans: spans["kind"] == ABORTS)
-
-    return rows_of_files(spark, segments, PRODUCER_SPANS, aborts)
+    read = partial(_spans_of_file, keep=lambda spans: spans["kind"] == ABORTS)
+    return rows_of_files(spark, segments, PRODUCER_SPANS, read)
 
 
 def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> DataFrame:
@@ -177,12 +169,8 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
 
     ``points``: PARTITION, ``producer_id``, ``base_offset``.
     """
-    files = points.sparkSession.createDataFrame(
-        [(*segment.place, number) for number, segment in enumerate(segments)],
-        "run string, topic string, partition int, segment int",
-    )
     by_file = (
-        points.join(f.broadcast(files), PARTITION)
+        points.join(numbered(points.sparkSession, segments), PARTITION)
         .groupBy("segment")
         .agg(f.collect_list("producer_id").alias("producers"), f.collect_list("base_offset").alias("offsets"))
     )
@@ -190,17 +178,14 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
     def read(
         segment: ReplicaSegment, index: int, producers: Sequence[int], offsets: Sequence[int], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        return _spans_of_file(segment, index, schema, partial(_follow, np.array(producers), np.array(offsets)))
+        def follow(spans: Array) -> Flags:
+            is_marker = np.isin(spans["kind"], (COMMITS, ABORTS))
+            marks = (spans["producer"][is_marker], spans["at"][is_marker])
+            return is_marker & np.isin(spans["at"], first_after(np.array(producers), np.array(offsets), marks))
+
+        return _spans_of_file(segment, index, schema, follow)
 
     return read_segments(by_file, segments, PRODUCER_SPANS, read)
-
-
-def _follow(producers: Array, offsets: Array, spans: Array) -> Flags:
-    """Return which spans are the first marker of a producer after its offset, among these spans."""
-    is_marker = np.isin(spans["kind"], (COMMITS, ABORTS))
-    first = first_after(producers, offsets, (spans["producer"][is_marker], spans["at"][is_marker]))
-    follow: Flags = is_marker & np.isin(spans["at"], first)
-    return follow
 
 
 def _spans_of_file(

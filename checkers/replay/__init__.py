@@ -1,4 +1,1 @@
-"""Derive each broker's beliefs, the outcomes of transactional batches by its own log, and the truth (`judged`).
-
-This package reads no files and names no anomalies.
-"""
+"""Derive each broker's beliefs and the truth (`judged`). Reads no files and names no anomalies."""

@@ -1,4 +1,4 @@
-"""The beliefs of a broker: the transaction outcome that its own log gives to each batch.
+"""The beliefs of a broker: the outcome that its own log gives to each batch; and tails that were never replicated.
 
 Rules (`ProducerStateManager`, `ProducerAppendInfo`, Kafka 3.9 - 4.4): a transactional data batch belongs to
 the transaction that the next marker of its producer ends, *in this broker's log*, even if another marker was written
@@ -6,20 +6,15 @@ for that transaction. A transactional data batch that compaction has emptied als
 control batch ends none. Without a following marker the transaction is open on this broker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.window import WindowSpec
 
-from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, UNBOUNDED, Evidence, at_first, checkpointed, colocated
 from harness.broker_files.segments.records import ABORT, COMMIT, MARKERS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
 
 PRODUCER = (*PARTITION, "producer_id")
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
@@ -87,8 +82,7 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     A row is a producer's first batch that is followed by data of a higher producer epoch before any marker of that
     producer: this replica has missed a marker in between. A producer gets a higher epoch only after its transaction
     coordinator has ended the open transaction (KIP-360, KIP-890), and compaction removes a marker only after the last
-    batch of its transaction. A gap between epochs proves nothing, as transactions on other partitions also increment
-    the epoch.
+    batch of its transaction. A gap between epochs proves nothing: other partitions' transactions also increment it.
     """
     in_order = Window.partitionBy("producer_id", *REPLICA).orderBy("base_offset")
     # Markers have no epoch here, so that they neither overtake a batch nor are overtaken.
@@ -108,13 +102,59 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
 
 
 def open_transactions(beliefs: DataFrame) -> DataFrame:
-    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of the transactions open in each log.
-
-    The offsets are the first and the last one of the transaction's first batch.
-    """
+    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of the first batch of open transactions."""
     return (
         beliefs.where("belief = 'open'")
         .selectExpr("producer_id", *REPLICA, "base_offset AS first_offset", "last_offset AS first_last_offset")
         .groupBy("producer_id", *REPLICA)
         .agg(*at_first("first_offset", "first_last_offset"))
     )
+
+
+def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Return REPLICA, ``stale_from`` of each replica with a tail that was never replicated: its first offset.
+
+    ``batches``: REPLICA, ``base_offset``, ``last_offset`` and ``leader_epoch`` of all batches of one snapshot, or of
+    all sequences of batches of one leader epoch. ``epochs``: `EPOCHS`.
+
+    A returning broker truncates such a tail before it follows (KIP-101, KIP-279). Leader epochs rise along a log, and
+    all replicas have the same leader epoch at the same offset. If one replica has an epoch at or before an offset, and
+    another replica has a lower epoch *at* that offset, a deposed leader wrote the latter record. The start of an epoch
+    comes from a replica's ``leader-epoch-checkpoint``, else from the replica's first batch of that epoch. If compaction
+    has removed that batch, the tail seems to begin later.
+    """
+    checkpoints = epochs.select(*PARTITION, "leader_epoch", "start_offset")
+    starts = (
+        batches.select(*PARTITION, "leader_epoch", f.col("base_offset").alias("start_offset"))
+        .unionByName(checkpoints)
+        .groupBy(*PARTITION, f.col("leader_epoch").alias("newer_epoch"))
+        .agg(f.min("start_offset").alias("start_offset"))
+    )
+    places = batches.select(*REPLICA, "base_offset", "last_offset", "leader_epoch")
+    return (
+        colocated(places.join(colocated(starts), PARTITION))
+        .where("newer_epoch > leader_epoch AND start_offset <= last_offset")
+        .groupBy(*REPLICA)
+        .agg(f.min(f.greatest("start_offset", "base_offset")).alias("stale_from"))
+    )
+
+
+def without_unreplicated_tails(evidence: Evidence) -> Evidence:
+    """Return the evidence of copies without the entries of unreplicated tails, also in side files."""
+    tails = checkpointed(unreplicated_tails(evidence.entries.where("first_in_batch"), evidence.epochs))
+    entries = _before(evidence.entries, tails, f.col("last_offset") + 1)
+    return replace(side_files_before(evidence, tails), entries=entries)
+
+
+def side_files_before(evidence: Evidence, tails: DataFrame) -> Evidence:
+    """Return the evidence without the side file entries of unreplicated tails; ``entries`` do not change."""
+    return replace(
+        evidence,
+        aborts=_before(evidence.aborts, tails, f.col("last_offset") + 1),
+        producers=_before(evidence.producers, tails, f.col("as_of")),
+    )
+
+
+def _before(table: DataFrame, tails: DataFrame, end: Column) -> DataFrame:
+    is_before = f.coalesce(end <= f.coalesce("stale_from", f.lit(UNBOUNDED)), f.lit(True))
+    return checkpointed(colocated(table).join(tails, REPLICA, "left").where(is_before).select(*table.columns))

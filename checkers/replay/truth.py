@@ -2,27 +2,16 @@
 
 A transaction's outcome comes from the client. If the client does not know the outcome (``info``), it comes from the
 *earliest* marker of the producer after the record that was ever seen on any replica, at any snapshot: a marker can be
-removed but never added later, so a replica whose log has only a later marker has lost one. The number of replicas does
-not matter. If neither client nor marker shows the outcome, it is null, and nothing is judged by it.
+removed but never added later. If neither client nor marker shows the outcome, it is null, and nothing is judged by it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, Evidence, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, UNBOUNDED, Evidence, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, outcome_of, with_first_marker
 from harness.broker_files.segments.records import DATA, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-
-UNBOUNDED = 2**63 - 1
 
 
 def bounded_replicas(evidence: Evidence) -> DataFrame:
@@ -43,23 +32,20 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
         .groupBy(*REPLICA)
         .agg(f.count("*").alias("held_beyond"))
     )
-    with_transactions = (
-        evidence.entries.where("transactional").selectExpr(*PARTITION, "true AS has_transactions").distinct()
-    )
-    return with_whole_beyond(colocated(replicas), colocated(held_beyond)).join(
-        colocated(with_transactions), PARTITION, "left"
-    )
+    transactional = evidence.entries.where("transactional").selectExpr(*PARTITION, "true AS has_transactions")
+    with_beyond = with_whole_beyond(colocated(replicas), colocated(held_beyond))
+    return with_beyond.join(colocated(transactional.distinct()), PARTITION, "left")
 
 
 def bounded(states: DataFrame) -> DataFrame:
     """Add ``shortest``, the shortest log end of the partition, its ``bound``, and ``counts_from`` to replicas.
 
-    The bound is the smaller of the highest high watermark of any replica and the shortest log end; the lowest high
-    watermark may lag by seconds in a checkpoint. For a running cluster the bound is at most ``read_bound``. Records
-    below ``counts_from`` do not count: the log start, or a higher log start in any broker's checkpoint. Followers adopt
-    the leader's log start (by DeleteRecords or retention) with their next fetch; but a running broker writes its
-    checkpoint once a minute (``log.flush.start.offset.checkpoint.interval.ms``), and never if the log start is the
-    first segment's offset (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may not show it.
+    The bound is the smaller of the highest high watermark of any replica (the lowest may lag by seconds in a
+    checkpoint) and the shortest log end; for a running cluster at most ``read_bound``. Records below ``counts_from`` do
+    not count: the log start, or a higher log start in any broker's checkpoint. Followers adopt the leader's log start
+    with their next fetch; but a running broker writes its checkpoint once a minute
+    (``log.flush.start.offset.checkpoint.interval.ms``), and never if the log start is the first segment's offset
+    (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may not show it.
     """
     everywhere = Window.partitionBy(*PARTITION)
     return (
@@ -73,13 +59,12 @@ def bounded(states: DataFrame) -> DataFrame:
 
 
 def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
-    """Add ``whole_beyond`` and ``nothing_beyond``.
+    """Add ``whole_beyond``, and ``nothing_beyond``: whether it is true on every replica.
 
     ``whole_beyond``: whether the log has every offset from the shortest log end on, so that no record was removed
-    there. Also true if the log starts at or after that end, as such a log has no record to compare. A replica of a
-    running cluster was instead read to an end that lies after everything that any cleaner knew (``complete``).
-    ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
-    ``held_beyond`` (parameter): REPLICA, ``held_beyond``: the number of offsets that the log has there.
+    there, or starts at or after that end. A replica of a running cluster was instead read to an end that lies after
+    everything that any cleaner knew (``complete``). ``held_beyond``: REPLICA, ``held_beyond``: the number of offsets
+    that the log has there.
     """
     is_whole = f.expr("coalesce(complete, coalesce(held_beyond, 0) = log_end - shortest OR log_start >= shortest)")
     return (
@@ -91,11 +76,10 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
 
 
 def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
-    """Add ``open_from`` and ``stable_end``.
+    """Add ``open_from`` and ``stable_end``; ``opened``: from `batch_outcomes.open_transactions`.
 
     ``open_from``: the first offset of the first open transaction, or null; read_committed readers receive no record
     from there on. ``stable_end``: the last stable offset, derived from the log if the broker was not asked.
-    ``opened``: from `batch_outcomes.open_transactions`.
     """
     first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
     return (
@@ -111,12 +95,10 @@ def markers_seen(evidence: Evidence) -> DataFrame:
     Markers come from logs, ``.txnindex`` files and the observer. A stored marker at or beyond every high watermark of
     its snapshot does not count, as it may have been truncated later.
     """
-    logs = evidence.entries.where(f.col("marker").isin(*MARKERS)).select(
-        *PARTITION, "snapshot", "producer_id", "last_offset", outcome_of("marker").alias("outcome")
-    )
-    indexes = evidence.aborts.select(
-        *PARTITION, "snapshot", "producer_id", "last_offset", f.lit(ABORTED).alias("outcome")
-    )
+    columns = (*PARTITION, "snapshot", "producer_id", "last_offset")
+    markers = evidence.entries.where(f.col("marker").isin(*MARKERS))
+    logs = markers.select(*columns, outcome_of("marker").alias("outcome"))
+    indexes = evidence.aborts.select(*columns, f.lit(ABORTED).alias("outcome"))
     stored = (
         logs.unionAll(indexes)
         .join(_replicated(evidence), [*PARTITION, "snapshot"])
@@ -130,13 +112,9 @@ def markers_seen(evidence: Evidence) -> DataFrame:
 
 
 def _replicated(evidence: Evidence) -> DataFrame:
-    """Return PARTITION, snapshot, ``replicated``: the highest high watermark of any replica at that snapshot.
-
-    Without any high watermark (folders without checkpoints), all offsets count as replicated.
-    """
-    return evidence.states.groupBy(*PARTITION, "snapshot").agg(
-        f.coalesce(f.max("high_watermark"), f.lit(UNBOUNDED)).alias("replicated")
-    )
+    """Return PARTITION, snapshot, ``replicated``: the highest high watermark of any replica; without any, no limit."""
+    highest = f.coalesce(f.max("high_watermark"), f.lit(UNBOUNDED)).alias("replicated")
+    return evidence.states.groupBy(*PARTITION, "snapshot").agg(highest)
 
 
 def client_outcomes(history: DataFrame) -> DataFrame:
@@ -166,12 +144,10 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     known to be aborted).
 
     The sources are the client's acknowledgements and the logs of all replicas below a high watermark of that snapshot
-    (records beyond it may have been truncated later). If several sources have an offset, the most reliable source
-    counts, and among equal sources one with the transactional bit: Redpanda's compaction may remove that bit, and
-    nothing adds it. The observer has producer ids only.
-
-    A client knows the outcome of acknowledged records. A record without an acknowledgement may be a duplicate in
-    another transaction than its header names, unless its transaction has an unacknowledged record.
+    (records beyond it may have been truncated later). The most reliable source of an offset counts, and among equal
+    sources one with the transactional bit: Redpanda's compaction may remove that bit, and nothing adds it. The observer
+    has producer ids only. A client knows the outcome of acknowledged records. A record without an acknowledgement may
+    be a duplicate in another transaction than its header names, unless its transaction has an unacknowledged record.
 
     Does not distinguish a truncated record from a record that was compacted away later, if other logs already reached
     past its offset and no other source has that offset.
@@ -233,11 +209,7 @@ def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
         .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("last"))
         .where("last.truth = 'committed'")
         .selectExpr(
-            *PARTITION,
-            "key",
-            "last.offset AS true_offset",
-            "last.tombstone AS true_tombstone",
-            "last.transactional AS true_transactional",
+            *PARTITION, "key", *(f"last.{name} AS true_{name}" for name in ("offset", "tombstone", "transactional"))
         )
         .join(replicas.select(*REPLICA, "counts_from"), PARTITION)
     )

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.anomalies import FINDERS
-from checkers.attribution.key_states import disputed_records, key_states
-from checkers.consistency import side_files, txnindex_disagreement
+from checkers.attribution.blame import disputed_records, key_states
+from checkers.consistency import side_files
 from checkers.consistency.doubts import CONTRADICTION
 from checkers.consistency.side_files import with_served_aborts
 from checkers.evidence.tables import REPLICA, Evidence, load_copies
 from checkers.finding import LISTED, first_rows
 from checkers.reduction.reduce import Reduced, reduce_copies
+from checkers.replay.batch_outcomes import without_unreplicated_tails
 from checkers.replay.judged import Judged, judge
-from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.cleaning import uncleaned_notes
 from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
@@ -40,9 +40,8 @@ from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
 from harness.run_folder.store import AUDIT_RUN, new_run_id
 from harness.spark.background import start_compilation
-from harness.spark.jobs import failures_reported, stages_reported
+from harness.spark.jobs import failures_reported, stages_reported, threads
 from harness.spark.options import SparkOptions
-from harness.spark.threads import threads
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
@@ -70,9 +69,7 @@ VALUES = "values"
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     **FINDER_CHECKS,
     "doubts": lambda judged: side_files.compare(judged.evidence, judged.replicas, judged.opened, judged.beliefs),
-    "unsure": lambda judged: txnindex_disagreement.compare(
-        judged.evidence.aborts, judged.evidence.epochs, judged.replicas
-    ),
+    "unsure": lambda judged: side_files.compare_spans(judged.evidence.aborts, judged.evidence.epochs, judged.replicas),
     "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
     "damaged": lambda judged: judged.evidence.damaged,
 }
@@ -115,7 +112,7 @@ def judge_whole(evidence: Evidence) -> dict[str, Rows]:
     """Judge all data of the copies, as a run folder is judged: for small copies.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
-    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``; ``values`` is empty. Rows have
+    ``key_states`` (see `checkers.attribution.blame.key_states`) and ``raised``; ``values`` is empty. Rows have
     ``run``: several audits may be judged in one job. If a checker raises, the others continue; ``raised`` records the
     error (``name``, ``reason``), and forbids ``clean``.
     """
@@ -147,7 +144,7 @@ def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFram
 
 
 def key_state_rows(judged: Judged, rows: Mapping[str, Rows]) -> Rows:
-    """Return the state of every disputed key on every replica; rows of `checkers.attribution.key_states`."""
+    """Return the state of every disputed key on every replica; rows of `checkers.attribution.blame.key_states`."""
     disputed = disputed_records(row for name in FINDERS for row in rows.get(name, []))
     return collected(key_states(judged, disputed), KEY_STATES) if disputed else []
 

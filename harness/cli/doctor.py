@@ -46,7 +46,6 @@ def _fetch(targets: Sequence[str]) -> None:
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
     from harness.spark import background  # noqa: PLC0415
-    from harness.spark.class_archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -54,7 +53,7 @@ def _fetch(targets: Sequence[str]) -> None:
     for target in [find_target(name) for name in targets]:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
-    archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
+    archive = background.make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
     progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
 
 

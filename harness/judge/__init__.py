@@ -1,5 +1,1 @@
-"""From a run folder to its verdict.
-
-Spark is started, the checkers run, and their rows become `verdict.json`. The checkers are in `checkers`;
-pages over verdicts are in `harness.report`.
-"""
+"""From a run folder to its verdict: the rows of `checkers` become `verdict.json`."""

@@ -1,13 +1,13 @@
 """The verdict of a run folder: runs the checkers over its evidence."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
 
 from checkers import guarantees, served
 from checkers.anomalies import FINDERS
@@ -28,12 +28,7 @@ from harness.run_folder.inventory import EvidenceDifference
 from harness.run_folder.store import APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
 from harness.schedules.catalog import SERVED
 from harness.schedules.scenario import Critical
-from harness.spark.jobs import describe, raise_if_executor_lost
-from harness.spark.threads import threads
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+from harness.spark.jobs import describe, raise_if_executor_lost, threads
 
 T = TypeVar("T")
 log = logging.getLogger("harness")
@@ -65,7 +60,6 @@ class Judgement:
 class Prepared:
     """Planned checkers over some run folders; ``raised``: the errors of checkers that could not be planned."""
 
-    session: SparkSession
     problems: DataFrame
     rows: dict[str, DataFrame]
     raised: dict[str, str]
@@ -75,13 +69,12 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
     rows, raised = plan(judge(evidence), _tables(folders))
-    return Prepared(spark, checkpointed(evidence.problems), rows, raised)
+    return Prepared(checkpointed(evidence.problems), rows, raised)
 
 
 def _tables(folders: Sequence[RunFolder]) -> Mapping[str, Callable[[Judged], DataFrame]]:
-    """Return the tables of these runs, by their manifests."""
     manifests = [json.loads(folder.manifest_path.read_text()) for folder in folders if folder.manifest_path.exists()]
-    scenarios = [scenario for manifest in manifests for scenario in manifest.get("scenarios", ())]
+    scenarios = (scenario for manifest in manifests for scenario in manifest.get("scenarios", ()))
     return SERVED_TABLES if any(Critical.SUPERSEDED in s["critical"] for s in scenarios) else TABLES
 
 
@@ -103,7 +96,7 @@ def compute_rows(prepared: Prepared) -> tuple[dict[str, list[CheckerRow]], dict[
 
     A checker that raises does not end the others; its error forbids ``clean``. Raises `UsageError` for damaged folders.
     """
-    with threads(prepared.session, THREADS) as pool:
+    with threads(prepared.problems.sparkSession, THREADS) as pool:
         damage = pool.submit(raise_if_damaged, prepared.problems)
         rows, raised = each(prepared.rows, lambda name: collected(prepared.rows[name], name), using=pool.map)
         damage.result()
@@ -136,10 +129,7 @@ def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mappin
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
-    """Return the action's result for each name, and the error messages of the others.
-
-    Raises as `raise_if_executor_lost`.
-    """
+    """Return the action's results, and the errors of the others, by name. Raises as `raise_if_executor_lost`."""
     done: dict[str, T] = {}
     raised: dict[str, str] = {}
 
@@ -155,10 +145,7 @@ def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> 
 
 
 def collected(rows: DataFrame, name: str = "") -> list[CheckerRow]:
-    """Compute a checker's rows, with complete sentences: few rows, whatever the size of its input.
-
-    ``name``: of the checker, for the description of Spark's jobs.
-    """
+    """Compute a checker's few rows, with complete sentences. ``name``: of the checker, to describe Spark's jobs."""
     describe(rows.sparkSession, f"checker {name}".strip())
     return [completed(row.asDict(recursive=True)) for row in rows.collect()]
 
@@ -179,10 +166,8 @@ def judge_run(
     results = replace(results, raised={**results.raised, **unchecked})
     protected_by, has_history = protection_of(manifest), sound.has(folder.history_path)
     events = read_afterwards(sound, PROTECTION_FILES[protected_by or GATES])
-    protection = None
-    if protected_by or events:
-        came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
-        protection = ProtectionRecord(protected_by, events, came_back_ms)
+    came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
+    protection = ProtectionRecord(protected_by, events, came_back_ms) if protected_by or events else None
     views = application_views(read_afterwards(sound, APPLICATIONS))
     verdict = assemble(manifest, results, missing=missing, protection=protection)
     group_events = read_group_events(folder.history_path) if has_history else []
@@ -192,13 +177,9 @@ def judge_run(
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
-    """Write the judgement's files, replacing former ones. Raises OSError where they cannot be written.
-
-    A former verdict that differs is kept under another name.
-    """
+    """Write the judgement's files; a former verdict that differs is kept under another name. Raises OSError."""
     content = to_json(judgement.verdict)
-    former = folder.keep_former_verdict(content)
-    if former is not None:
+    if (former := folder.keep_former_verdict(content)) is not None:
         log.warning("the former verdict differs, and is kept as %s", former.name)
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, content)
@@ -217,5 +198,4 @@ def check_without_data(spark: SparkSession, path: Path) -> None:
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:
     """Read an empty run folder: loads classes and starts Python workers while the cluster is busy elsewhere."""
-    folder = RunFolder(scratch_dir / "rehearsal")
-    raise_if_damaged(load(spark, [folder]).problems)
+    raise_if_damaged(load(spark, [RunFolder(scratch_dir / "rehearsal")]).problems)

@@ -2,14 +2,10 @@
 
 By ``applications.jsonl`` (`harness.play.applications` has the schema): each view that an application has of a topic is
 compared with the same view while a replica that stayed in sync led the topic. The application should always show that
-view.
-
-By the operations ``fetch offsets`` and ``consume`` of the history (`workloads.group_consumers`): the answers that a
-group gets from a coordinator that was absent are compared with the answers of a broker that never was. Nothing is
+view. By the operations ``fetch offsets`` and ``consume`` of the history (`workloads.group_consumers`): the answers that
+a group gets from a coordinator that was absent are compared with the answers of a broker that never was. Nothing is
 concluded from logs: a sentence says what a coordinator answered, or which records a consumer received.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +18,9 @@ from harness.judge.finding import Finding, Place
 from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
-AppliedLine: TypeAlias = "Mapping[str, Any]"
-"""A line of ``applications.jsonl``."""
-GroupEvent: TypeAlias = "Mapping[str, Any]"
-"""A completed operation about a group."""
-GroupConsequences: TypeAlias = "dict[tuple[Place, int], list[str]]"
+Line: TypeAlias = Mapping[str, Any]
+"""A line of ``applications.jsonl``, or a completed operation about a group."""
+GroupConsequences: TypeAlias = dict[tuple[Place, int], list[str]]
 """Sentences by partition of ``__consumer_offsets`` and broker."""
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
@@ -94,11 +88,9 @@ def with_consequences(
     return tuple(map(added, findings))
 
 
-def application_views(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ...]:
+def application_views(lines: Sequence[Line]) -> tuple[ApplicationView, ...]:
     """Return one entry for each view of a topic and absent broker."""
-    steps: dict[tuple[str, str, str, int | None], AppliedLine] = {
-        (line["step"], line["topic"], line["view"], line["absent"]): line for line in lines
-    }
+    steps = {(line["step"], line["topic"], line["view"], line["absent"]): line for line in lines}
     views = []
     for (step, topic, view, broker), line in steps.items():
         expected = steps.get((STAYING, topic, view, None))
@@ -111,7 +103,7 @@ def application_views(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ..
     return tuple(views)
 
 
-def _compared(expected: AppliedLine, line: AppliedLine, again: AppliedLine | None) -> tuple[bool, bool | None, str]:
+def _compared(expected: Line, line: Line, again: Line | None) -> tuple[bool, bool | None, str]:
     """Return whether a view differs from the expected view, whether the difference lasts, and a sentence."""
     if expected["entries"] is None:
         return False, None, f"could not be compared: it was {expected['state']} while broker {expected['leader']} led"
@@ -129,7 +121,7 @@ def _compared(expected: AppliedLine, line: AppliedLine, again: AppliedLine | Non
     return True, True, f"{text}; with that local state it {remaining} {leads}"
 
 
-def _differences(expected: AppliedLine, line: AppliedLine) -> str:
+def _differences(expected: Line, line: Line) -> str:
     """Return how a view differs from the expected view, "" if it does not."""
     if line["running_s"] is None and expected["running_s"] is not None:
         return f"stays {line['state']} (watched for {line['watched_s']:.0f} s)"
@@ -166,14 +158,14 @@ class _GroupView:
     within_s: float = 0.0
 
 
-def read_group_events(path: Path) -> list[GroupEvent]:
+def read_group_events(path: Path) -> list[Line]:
     """Return the completed operations about groups of a history. Its lines were checked when they were judged."""
     with path.open() as lines:
         events = [json.loads(line) for line in lines if any(text in line for text in _GROUP_FIELDS)]
     return [event for event in events if event["type"] == "ok"]
 
 
-def group_consequences(events: Iterable[GroupEvent], absent: Sequence[int]) -> GroupConsequences:
+def group_consequences(events: Iterable[Line], absent: Sequence[int]) -> GroupConsequences:
     """Return sentences about each broker that was absent; none if another broker gives the same answers."""
     views: dict[Place, dict[int, _GroupView]] = {}
     for event in events:

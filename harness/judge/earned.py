@@ -1,15 +1,13 @@
 """The ways to earn ``clean``: sets of facts about every replica, which depend on the kind of run.
 
 The facts are rows of `checkers.consistency.exposure`. Each way to earn ``clean`` is a list of conditions, and each
-condition has the text for where it is not met.
-
-`ProtectionRecord` adds the facts about the gates of a run's brokers, or about the guard: from ``gate.jsonl`` (schema in
-`harness.protect.gate.events`) or ``guard.jsonl`` (`harness.run_folder.guard_events`), and from the time in the history
-at which brokers came back.
+condition has the text for where it is not met. `ProtectionRecord` adds the facts about the gates of a run's brokers, or
+about the guard: from ``gate.jsonl`` (schema in `harness.protect.gate.events`) or ``guard.jsonl``
+(`harness.run_folder.guard_events`), and from the time in the history at which brokers came back.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,11 +16,11 @@ from harness.protect.gate.events import BEGAN_ANEW, HELD, RELEASED
 from harness.run_folder.guard_events import GuardEventKind
 from harness.schedules.scenario import Critical
 
-Fact: TypeAlias = "Mapping[str, Any]"
+Fact: TypeAlias = Mapping[str, Any]
 """A row of `checkers.consistency.exposure`."""
-_Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
+_Conditions: TypeAlias = tuple[tuple[str, Callable[[Fact], bool]], ...]
 """Conditions for a replica, each with the text for a replica that does not meet the condition."""
-_Way: TypeAlias = "tuple[str, str]"
+_Way: TypeAlias = tuple[str, str]
 """A sentence about a way to earn ``clean``, and the first condition that is not met: "" if all are met."""
 
 _HOLDS: Final = {HELD, GuardEventKind.PAUSED}
@@ -39,13 +37,12 @@ def earn(
     hands_over: bool = False,
     protected_by: str | None = None,
 ) -> tuple[str | None, str]:
-    """Return how ``clean`` is earned and "", or None and the missing proof.
+    """Return how ``clean`` is earned and "", or None and the missing proof. Each partition has to earn ``clean``.
 
-    ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
-    Each partition has to earn ``clean``. ``absent``: the brokers that were absent; none in a run without a fault.
-    ``hands_over``: leadership moved while the absent brokers copied, so that the records of each leader count.
-    ``protected_by``: "gate" or "guard". A record that was not removed is then evidence only where the partition was
-    held; ``facts`` also have the facts of `ProtectionRecord`.
+    ``facts``: one row per replica (and kind of critical record), with the facts of `ProtectionRecord`. ``absent``: the
+    brokers that were absent; none in a run without a fault. ``hands_over``: leadership moved while the absent brokers
+    copied, so that the records of each leader count. ``protected_by``: "gate" or "guard": a record that was not removed
+    is then evidence only where the partition was held.
     """
     several = len(scenario["replicas"]) > 1
     earned = []
@@ -67,10 +64,9 @@ def earn(
             if not missing and returned:
                 missing = _missing(returned, _RETURNED)
             if not missing:
+                ways = [("every replica had it and removed it", _missing(stayed, _REMOVED_WHILE_WATCHED))]
                 if returned:
-                    ways = list(_ways_of_return(stayed, returned, on_control, protected_by, hands_over=hands_over))
-                else:
-                    ways = [("every replica had it and removed it", _missing(stayed, _REMOVED_WHILE_WATCHED))]
+                    ways = _ways_of_return(stayed, returned, on_control, protected_by, hands_over=hands_over)
                 way = next((way for way, unmet in ways if not unmet), None)
                 missing = f"{kind} at offset {by_broker[brokers[0]]['critical_offset']}: {ways[0][1]}"
             if way is None:
@@ -96,18 +92,14 @@ def _ways_of_return(
     protected_by: str | None,
     *,
     hands_over: bool,
-) -> Iterator[_Way]:
-    """Yield the ways after an outage; the first way's missing proof is the one to report."""
+) -> list[_Way]:
+    """Return the ways after an outage; the first way's missing proof is the one to report."""
     first = _handed_over(stayed, returned) if hands_over else _removed(stayed, returned)
     last = _removed_afterwards(stayed, returned, control, protected_by)
     if any(row.get("released_at_ms") for row in stayed) and all(row["held_critical"] for row in stayed):
         first, last = last, first
-    yield first
-    yield (
-        "the others kept it though their cleaners had passed it, and removed it on the control partition",
-        _missing(stayed, _PASSED_AND_KEPT) or _missing(control, _REMOVED_BEFORE_RETURN),
-    )
-    yield last
+    passed = "the others kept it though their cleaners had passed it, and removed it on the control partition"
+    return [first, (passed, _missing(stayed, _PASSED_AND_KEPT) or _missing(control, _REMOVED_BEFORE_RETURN)), last]
 
 
 def _removed(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
@@ -146,9 +138,9 @@ def _removed_afterwards(
 def _handed_over(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
     """Return the way where leadership moved in the middle of a first copy.
 
-    The broker that led at the snapshot and afterwards had removed the record and the payload. So the copy had received
-    its payload from another replica, which still had both. A copy that the second leader began again from the start has
-    no payload in the end; such a copy has to serve the batches of that leader.
+    The broker that led at the snapshot and afterwards had removed the record and the payload: the copy had its payload
+    from another replica, which still had both. A copy that the second leader began again from the start has no payload
+    in the end, and has to serve the batches of that leader.
     """
     leaders, others = ([row for row in stayed if row["led"] is led] for led in (True, False))
     missing = "" if leaders else "no replica led the partition from the snapshot on, in one leader epoch"
@@ -234,7 +226,6 @@ without a superseded record."""
 _GUARDED: _Conditions = (
     ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
 )
-"""The condition for all replicas."""
 
 
 def _held_by(by: str) -> _Conditions:

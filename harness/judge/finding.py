@@ -10,7 +10,7 @@ from harness.escape import in_sentence
 
 CheckerRow: TypeAlias = Mapping[str, Any]
 """A row that a checker returned: columns by name."""
-Place: TypeAlias = "tuple[str, int]"
+Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 T = TypeVar("T", "Finding", CheckerRow)
 
@@ -109,7 +109,6 @@ class Finding:
         return f"{broker}{self.topic}-{self.partition}, offset {self.offset}"
 
     def __str__(self) -> str:
-        """Return the finding in one line."""
         others = [name for name in self.candidates if name != self.anomaly]
         names = f"{self.anomaly} (or {' or '.join(others)})" if others else self.anomaly
         return f"{names}: {self.where}: {self.explanation} [{self.effect}]"
@@ -129,14 +128,9 @@ def finding_of(row: CheckerRow) -> Finding:
             if key is not None:
                 explanation = explanation.replace(in_sentence(key), f'"{about.text}"')
     names = ("anomaly", "broker", "topic", "partition", "offset", "producer_id", "effect")
-    return Finding(
-        **{name: row[name] for name in names},
-        candidates=tuple(row["candidates"]),
-        key=key,
-        record=record,
-        explanation=explanation,
-        witness=json.loads(row["witness"]),
-    )
+    facts = {name: row[name] for name in names}
+    candidates, witness = tuple(row["candidates"]), json.loads(row["witness"])
+    return Finding(**facts, candidates=candidates, key=key, record=record, explanation=explanation, witness=witness)
 
 
 def place_of(item: Finding | CheckerRow) -> Place:

@@ -9,8 +9,6 @@ from harness.judge.finding import CheckerRow, Place
 
 CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
-
-
 GUARANTEES = (
     ("last-value", "final states of keys", "the last committed record of no key is known"),
     ("order", "records as written and as delivered", "no record was acknowledged or delivered"),
@@ -28,10 +26,7 @@ GUARANTEES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """The first violation of a guarantee on a replica, and how many there are.
-
-    ``broker`` is None where the violation does not depend on a replica.
-    """
+    """The first violation of a guarantee on a replica (None where it does not depend on one), and their number."""
 
     broker: int | None
     topic: str
@@ -47,7 +42,6 @@ class Violation:
         return self.topic, self.partition
 
     def __str__(self) -> str:
-        """Return the violation in one line."""
         broker = "" if self.broker is None else f"broker {self.broker}, "
         return f"{broker}{self.topic}-{self.partition}: {self.explanation}"
 
@@ -68,8 +62,8 @@ def guarantee_results(
 ) -> tuple[GuaranteeResult, ...]:
     """Return ``guarantees`` of ``verdict.json``.
 
-    ``rows``: of the guarantees' checkers; None if they were not computed, for the reason ``why_not``. Rows of replicas
-    that contradict themselves (``distrusted``: topic, partition, broker) are left out.
+    ``rows``: of their checkers; None if they were not computed, for the reason ``why_not``. ``distrusted``: topic,
+    partition and broker of replicas that contradict themselves, whose rows are left out.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
@@ -81,14 +75,12 @@ def guarantee_results(
             (_violation(row) for row in of_guarantee if row["violated"]),
             key=lambda violation: (*violation.place, -1 if violation.broker is None else violation.broker),
         )
+        holds, reason = None, (why_not if rows is None else "") or vacuous
+        if compared:
+            holds, reason = not violations, f"{compared} {subject} compared; none violates the guarantee"
         if violations:
             more = sum(violation.count for violation in violations) - 1
             reason = f"{violations[0]}" + (f" (and {more} more)" if more else "")
-        elif compared:
-            reason = f"{compared} {subject} compared; none violates the guarantee"
-        else:
-            reason = why_not or vacuous
-        holds = not violations if compared else None
         results.append(
             GuaranteeResult(guarantee=name, holds=holds, reason=reason, compared=compared, violations=tuple(violations))
         )
@@ -109,9 +101,9 @@ def violated_on(results: Sequence[GuaranteeResult], concerns: Callable[[Violatio
 def summary_line(results: Sequence[GuaranteeResult]) -> str:
     """Return a summary in one line."""
     names = {holds: [result.guarantee for result in results if result.holds is holds] for holds in (True, False, None)}
-    parts = [
-        *([f"violated: {', '.join(names[False])}"] if names[False] else []),
-        *([f"{len(names[True])} hold"] if names[True] else []),
-        *([f"not checked (no evidence): {', '.join(names[None])}"] if names[None] else []),
-    ]
-    return f"guarantees: {'; '.join(parts)}"
+    texts = {
+        False: f"violated: {', '.join(names[False])}",
+        True: f"{len(names[True])} hold",
+        None: f"not checked (no evidence): {', '.join(names[None])}",
+    }
+    return f"guarantees: {'; '.join(text for holds, text in texts.items() if names[holds])}"

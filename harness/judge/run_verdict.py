@@ -5,20 +5,18 @@ A run has to earn ``clean`` (`harness.judge.earned`). Without a finding and with
 
 The documented guarantees (`checkers.guarantees`) are reported next to the findings. An anomaly by itself breaks
 guarantees on the replica that was absent, and these violations add nothing. Without an anomaly, a guarantee that every
-replica violates is a finding (`harness.judge.every_replica`). A violation on some replicas depends on more evidence
-than a finding (observations, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
-guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
-without evidence forbids nothing.
+replica violates is a finding. A violation on some replicas depends on more evidence than a finding (observations, and
+clocks of one host). So such a scenario is ``unknown``, and the reason names the guarantee; as the control partition
+shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee without evidence forbids nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
-from harness.judge.every_replica import unremoved, violated_everywhere
-from harness.judge.finding import CheckerRow, Finding, Place
+from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.inventory import EvidenceDifference
@@ -26,14 +24,14 @@ from harness.schedules.scenario import Critical
 
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
+LONGEST_PASS_S: Final = 10.0
+LIMITS: Final = ("max.compaction.lag.ms", "delete.retention.ms", "producer.id.expiration.ms")
+_DEFAULTS_MS: Final = {"delete.retention.ms": 86_400_000, "producer.id.expiration.ms": 86_400_000}
 
 
 @dataclass(frozen=True)
 class Results:
-    """Results of the checkers for a run, and exceptions by checker.
-
-    ``exposure``, ``outcomes`` and ``guarantees``: rows; ``guarantees`` is None where they were not checked.
-    """
+    """Rows of a run's checkers, and exceptions by checker. ``guarantees``: None where they were not checked."""
 
     findings: Sequence[Finding] = ()
     doubts: Sequence[Doubt] = ()
@@ -65,26 +63,19 @@ def assemble(
         index = order.get(finding.place, by_topic.get(finding.topic, 0))
         return index, finding.partition, finding.broker, finding.offset
 
-    why_unchecked = (
-        ""
-        if results.guarantees is not None
-        else (
-            results.raised.get(guarantees.CHECKER)
-            or manifest.get("failure")
-            or "it was not checked: the run did not go to its end"
-        )
+    why_unchecked = results.raised.get(guarantees.CHECKER) or manifest.get("failure")
+    guarantee_results = guarantees.guarantee_results(
+        results.guarantees, contradicted, why_unchecked or "it was not checked: the run did not go to its end"
     )
-    guarantee_results = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked)
     replicas = {
         (scenario["topic"], int(partition)): brokers
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     }
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
-    trusted.extend(violated_everywhere(guarantee_results, replicas, trusted))
+    trusted.extend(_violated_everywhere(guarantee_results, replicas, {finding.place for finding in trusted}))
     if protection is None and not manifest.get("coordination"):
-        of_replicas = [row for row in results.exposure if row["kind"] != Critical.SUPERSEDED]
-        trusted.extend(unremoved(manifest, of_replicas, absent))
+        trusted.extend(_unremoved(manifest, results.exposure, absent))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)
@@ -96,27 +87,21 @@ def assemble(
         findings,
         lambda finding: f"{finding.anomaly} on broker {finding.broker}, {finding.topic}: {finding.explanation}",
     )
+    target = manifest["target"]
+    status = [f"the target {target['name']} is {target['status']}"] if target.get("status") else []
     return Verdict(
         verdict=verdict,
         reason=reason,
-        run_id=manifest["run_id"],
         command=manifest.get("command"),
-        target=manifest["target"],
-        nemesis=manifest["nemesis"],
-        timings_s=manifest["timings_s"],
+        **{name: manifest[name] for name in ("run_id", "target", "nemesis", "timings_s")},
         scenarios=scenarios,
         findings=findings,
         guarantees=guarantee_results,
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),
-        notes=(*_status_note(manifest["target"]), *manifest.get("departures", ())),
+        notes=(*status, *manifest.get("departures", ())),
     )
-
-
-def _status_note(target: Mapping[str, Any]) -> tuple[str, ...]:
-    status = target.get("status")
-    return (f"the target {target['name']} is {status}",) if status else ()
 
 
 def _scenario(  # noqa: PLR0917
@@ -132,7 +117,7 @@ def _scenario(  # noqa: PLR0917
     topic, control_topic, places = scenario["topic"], manifest["control"], places_of(scenario)
     topics = {other["topic"] for other in manifest["scenarios"]}
     incomplete = [
-        difference
+        str(difference)
         for difference in missing
         if difference.concerns(topic, topics) or difference.concerns(control_topic, topics)
     ]
@@ -141,14 +126,13 @@ def _scenario(  # noqa: PLR0917
     failure = manifest.get("failure")
     reasons = [
         *([f"the run failed: {failure}"] if failure else []),
-        *([f"judged by partial evidence: {'; '.join(map(str, incomplete))}"] if incomplete else []),
+        *([f"judged by partial evidence: {'; '.join(incomplete)}"] if incomplete else []),
         *(f"broker {doubt.broker}: {doubt.reason}" for doubt in results.doubts if doubt.place in places),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
         *guarantees.violated_on(
             guarantee_results, lambda violation: violation.place in places or violation.topic == control_topic
         ),
     ]
-    proof = manifest.get("coordination", {})
     earned_by, lacking = earn(
         scenario,
         facts,
@@ -157,16 +141,14 @@ def _scenario(  # noqa: PLR0917
         hands_over=manifest.get("hands_over", False),
         protected_by=protection.by if protection else None,
     )
-    unproven = [name for name, is_active in proof.items() if not is_active]
+    unproven = [name for name, is_active in manifest.get("coordination", {}).items() if not is_active]
     if earned_by and unproven:
         earned_by, lacking = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
     explanations = [finding.explanation for finding in findings if finding.place in places]
     verdict, reason = decide(explanations, reasons, earned_by, lacking)
     return ScenarioVerdict(
         scenario=scenario["name"],
-        anomaly=scenario["anomaly"],
-        payload=scenario["payload"],
-        topic=topic,
+        **{name: scenario[name] for name in ("anomaly", "payload", "topic")},
         partitions=tuple(sorted(partition for _, partition in places)),
         verdict=verdict,
         reason=reason,
@@ -181,3 +163,58 @@ def _scenario(  # noqa: PLR0917
 def places_of(scenario: Mapping[str, Any]) -> Collection[Place]:
     """Return the partitions of a scenario of the manifest; no partition belongs to two scenarios."""
     return {(scenario["topic"], int(partition)) for partition in scenario["replicas"]}
+
+
+def _violated_everywhere(
+    results: Sequence[GuaranteeResult], replicas: Mapping[Place, Sequence[int]], named: Collection[Place]
+) -> Iterator[Finding]:
+    """Yield ``violated-<guarantee>`` for each partition of which every replica violates it at the same offset.
+
+    Also for a violation that does not depend on a replica. For example, no replica serves a record any more that is its
+    key's last committed record. ``named``: partitions with another finding, as an anomaly breaks guarantees too.
+    """
+    for result in results:
+        for place in sorted({violation.place for violation in result.violations} & replicas.keys() - named):
+            violations = [violation for violation in result.violations if violation.place == place]
+            first = violations[0]
+            brokers = {violation.broker for violation in violations if violation.offset == first.offset}
+            if first.broker is None or brokers.issuperset(replicas[place]):
+                # These guarantees are about records that consumers receive.
+                effect = "visible" if result.guarantee in {"last-value", "order", "offsets"} else "latent"
+                text = f"every replica violates the guarantee {result.guarantee}: {first.explanation}"
+                facts = {"offset": first.offset or 0, "effect": effect, "explanation": text}
+                yield _finding(f"violated-{result.guarantee}", place, replicas[place], first.witness, **facts)
+
+
+def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absent: Sequence[int]) -> Iterator[Finding]:
+    """Yield ``stopped-cleaner``, ``retained-tombstone`` or ``retained-marker``, where no replica removed a record.
+
+    Every replica that stayed still has a record that had to be removed, although the run waited for `LONGEST_PASS_S`
+    longer than its settings allow: `LIMITS` are ``max.compaction.lag.ms``, after which the log has to be cleaned
+    (KIP-354, `LogCleanerManager.grabFilthiestCompactedLog`), ``delete.retention.ms`` (KIP-534), and
+    ``producer.id.expiration.ms``, until which a producer's last batch is kept (`Cleaner.cleanInto`). The cleaners have
+    stopped if none has passed the record. This is judged only with the first setting, and not for replicas that are
+    kept from cleaning alone: with a gate, a guard or coordinated compaction.
+    """
+    settings = {**_DEFAULTS_MS, **manifest.get("broker_settings", {}), **manifest.get("topic_settings", {})}
+    waited_s, limits_ms = manifest["timings_s"].get("clean", 0), {n: int(settings[n]) for n in LIMITS if n in settings}
+    if len(limits_ms) < len(LIMITS) or waited_s < sum(limits_ms.values()) / 1000 + LONGEST_PASS_S:
+        return
+    stayed = [row for row in exposure if row["broker"] not in absent and row["kind"] != Critical.SUPERSEDED]
+    for place, rows in by_place(stayed).items():
+        for kind in sorted({row["kind"] for row in rows}):
+            of_kind = [row for row in rows if row["kind"] == kind]
+            passed = {row["cleaned_past"] for row in of_kind}
+            if all(row["held_critical"] and row["held_after"] for row in of_kind) and len(passed) == 1:
+                brokers, offset = [row["broker"] for row in of_kind], of_kind[0]["critical_offset"]
+                anomaly, did = "stopped-cleaner", f"did not clean offset {offset}"
+                if passed.pop():
+                    anomaly, did = f"retained-{kind}", f"passed offset {offset} and did not remove the {kind}"
+                text, witness = f"the cleaners of {brokers_text(brokers)} {did}", {"waited_s": waited_s, **limits_ms}
+                yield _finding(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
+
+
+def _finding(anomaly: str, place: Place, brokers: Sequence[int], witness: Mapping[str, Any], **facts: Any) -> Finding:
+    replica: dict[str, Any] = {"broker": brokers[0], "topic": place[0], "partition": place[1]}
+    witness = {**witness, "brokers": list(brokers)}
+    return Finding(anomaly=anomaly, **replica, key=None, producer_id=None, witness=witness, **facts)

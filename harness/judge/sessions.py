@@ -3,8 +3,6 @@
 Importing this module is fast: the checkers and pyspark are imported while Spark's JVM starts.
 """
 
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -25,7 +23,7 @@ CHECKS: Final = SparkJobs("harness.judge.check:check_without_data", workers="che
 log = logging.getLogger("harness")
 
 
-def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
+def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> "Prepared":
     """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
     spec = spec_for(workspace, java, spark, CHECKS, log_path=folder.path / "spark.log", archive=existing_archive(java))
     session = start(spec, CHECKS, [folder.path])

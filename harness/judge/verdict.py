@@ -1,8 +1,7 @@
 """Verdicts: ``anomaly``, ``unknown``, ``as-expected`` or ``clean``, with the reason.
 
-`decide` gives the verdict on one thing that was judged as a whole: a scenario, a partition, a round. `overall` gives
-the verdict over several. ``clean`` has to be earned, and means that nothing was found: a finding that a user tolerates
-makes ``as-expected``.
+`decide` gives the verdict on one thing that was judged as a whole, and `overall` over several. ``clean`` has to be
+earned, and means that nothing was found: a finding that a user tolerates makes ``as-expected``.
 """
 
 from collections import Counter
@@ -19,8 +18,6 @@ from harness.run_folder.store import SCHEMA, RunFolder
 ANOMALY, UNKNOWN, AS_EXPECTED, CLEAN = "anomaly", "unknown", "as-expected", "clean"
 EXIT_CODES: Final = {ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN, AS_EXPECTED: EXIT_CLEAN, CLEAN: EXIT_CLEAN}
 """By verdict, the worst first."""
-
-
 CLIENTS, CHECKERS, AUDIT, BROKER = "clients", "checkers", "audit", "broker"
 """The judges that a finding names; the broker itself if its answers contradict its log."""
 
@@ -126,7 +123,6 @@ class RoundFinding:
         return self.topic, self.partition
 
     def __str__(self) -> str:
-        """Return the finding in one line."""
         return f"{self.anomaly} on broker {self.broker}, {self.topic}-{self.partition}: {self.explanation}"
 
 
@@ -250,10 +246,8 @@ def decide(
     """
     if findings:
         return ANOMALY, findings[0]
-    if unknown:
-        return UNKNOWN, "; ".join(unknown)
-    if not earned:
-        return UNKNOWN, lacking
+    if unknown or not earned:
+        return UNKNOWN, "; ".join(unknown) or lacking
     return AS_EXPECTED if tolerated else CLEAN, earned
 
 

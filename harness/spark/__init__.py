@@ -1,4 +1,1 @@
-"""Spark sessions that start fast enough for the small data of a run folder, and a data source for segment files.
-
-`checkers` has the jobs, and `harness.judge` starts the sessions.
-"""
+"""Spark sessions that start fast enough for a run folder, and a data source for segment files."""

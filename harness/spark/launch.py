@@ -1,11 +1,8 @@
 """The settings of a Spark session, and its JVM, which starts while pyspark is imported.
 
-A Spark that is one JVM is started without ``spark-submit``, which starts two scripts and a second JVM to print the
-command line. ``spark-submit`` adds only the classes of clusters, jars that a user names, and ``spark-defaults.conf``,
-which the harness's settings replace anyway.
+A Spark that is one JVM is started without ``spark-submit``, which starts two scripts and a second JVM, and adds only
+the classes of clusters, jars that a user names, and ``spark-defaults.conf``, which the harness's settings replace.
 """
-
-from __future__ import annotations
 
 import os
 import shlex
@@ -29,7 +26,6 @@ DRIVER_MEMORY = "1g"
 _POLL_S = 0.02
 
 # A class archive is valid for these flags only, which are the same in every session.
-
 JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -104,11 +100,8 @@ SMALL_DATA = {
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-
-
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Spark wants to resolve its own host name; where all of it is on this host, loopback always works."""
-
 WITH_EXECUTORS = {
     # The number of tasks depends on the cores of the registered executors.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -116,7 +109,6 @@ WITH_EXECUTORS = {
     # Segments are rows of up to 8 MiB.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
-
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 

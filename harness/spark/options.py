@@ -1,11 +1,9 @@
 """The options ``--spark-master`` and ``--spark-conf``: the Spark on which the checkers run.
 
-A worker needs the same wheel of this project as this process, with its dependencies, in a Python of the same minor
-version, which ``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here). Every
-worker needs the folders that are checked, under the same path.
+A worker needs the same wheel of this project, with its dependencies, in a Python of the same minor version, which
+``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here). Every worker needs the
+folders that are checked, under the same path.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -36,12 +34,9 @@ _ONE_PROCESS = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]")
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Settings that Spark redacts, too: they are kept off command lines, which everybody may read."""
-_NUMBER = re.compile(r"\d+")
 MOST_OF_HOST = 1_000_000
 """The limit of threads, processes or megabytes of a Spark on this host."""
-LONGEST = 10
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_CONNECT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,8 @@ def raise_if_secret(options: Mapping[str, str]) -> None:
 
 def _raise_if_unusable(master: str) -> None:
     if _ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master):
-        if any(not 1 <= int(number[:LONGEST]) <= MOST_OF_HOST for number in _NUMBER.findall(master)):
+        # Ten digits show that a number is too large, however long it is.
+        if any(not 1 <= int(number[:10]) <= MOST_OF_HOST for number in re.findall(r"\d+", master)):
             raise UsageError(f"--spark-master {master}: every number is from 1 to {MOST_OF_HOST:,}")
         return
     if master == "yarn":
@@ -136,7 +132,7 @@ def _addresses(master: str) -> list[tuple[str, int]]:
 
 def _connection_failure(address: tuple[str, int]) -> str | None:
     try:
-        socket.create_connection(address, _CONNECT_S).close()
+        socket.create_connection(address, timeout=10.0).close()
     except OSError as error:
         return f"{address[0]}:{address[1]}: {error.strerror or error}"
     return None

@@ -1,11 +1,9 @@
 """The Spark session that checkers run in."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +14,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+from harness.spark.jobs import name_call_sites
 from harness.spark.launch import SparkSpec, connect, launch, options_of, set_environment, write_driver_python
 from harness.spark.options import public
-from harness.spark.threads import name_call_sites
 
 log = logging.getLogger("harness")
 
@@ -69,28 +67,21 @@ def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path
 
 
 def session_on(context: SparkContext) -> SparkSession:
-    """Return the fast session if this PySpark has its private constructors, else the session of `SparkSession.builder`.
+    """Return a session without the extensions in Spark's jars, else the session of `SparkSession.builder`.
 
-    Both give the same results.
+    The extensions are MLlib's functions, which no checker uses; to register them takes a second of Scala reflection.
+    Both sessions give the same results.
     """
+    jvm: Any = context._jvm  # noqa: SLF001  (pyspark has no public name)
     try:
-        return _without_extensions(context)
+        none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
+        extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
+        java_context = context._jsc.sc()  # noqa: SLF001
+        session = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
+        return SparkSession(context, session)
     except (AttributeError, TypeError, Py4JError) as error:
         log.info("PySpark's constructor of sessions has changed; Spark starts a second slower: %s", error)
         return SparkSession.builder.getOrCreate()
-
-
-def _without_extensions(context: SparkContext) -> SparkSession:
-    """Return a session without the extensions in Spark's jars.
-
-    The extensions are MLlib's functions, which no checker uses; to register them takes a second of Scala reflection.
-    """
-    jvm: Any = context._jvm  # noqa: SLF001  (pyspark has no public name)
-    none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
-    extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
-    java_context = context._jsc.sc()  # noqa: SLF001
-    session = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
-    return SparkSession(context, session)
 
 
 def _convert_only_errors_of(spark_client: Any) -> None:
@@ -119,20 +110,11 @@ class _CachedClass:
         self._java_class = java_class
 
     def __getattr__(self, name: str) -> Any:
-        """Ask the JVM for a method; its attribute then replaces this function."""
         method = getattr(self._java_class, name)
         if cached := CONSTANT.get(name):
             method = cached(method)
         setattr(self, name, method)
         return method
-
-
-def _by_value(method: Any) -> Callable[..., Any]:
-    @lru_cache(maxsize=None, typed=True)
-    def call(value: Any) -> Any:
-        return method(value)
-
-    return call
 
 
 def _by_items(method: Any) -> Callable[..., Any]:
@@ -148,5 +130,8 @@ def _by_items(method: Any) -> Callable[..., Any]:
     return call
 
 
-CONSTANT: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {"col": _by_value, "toSeq": _by_items}
+CONSTANT: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {
+    "col": lambda method: lru_cache(maxsize=None, typed=True)(partial(method)),
+    "toSeq": _by_items,
+}
 """Static methods whose result is immutable and depends on the arguments alone: checkers call them for every column."""

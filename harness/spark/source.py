@@ -1,29 +1,23 @@
 """Segment files as Spark tables: the Python data source ``kafka-segments``.
 
-    from harness.spark.source import register
-
-    register(spark)
+    register(spark)  # of harness.spark.source
     segments = spark.read.format("kafka-segments")
     records = segments.load("/backup/broker-1")                              # a log directory: all its partitions
     batches = segments.option("table", "batches").load("/backup/broker-*/orders-0")
-    records.where("topic = 'orders'").groupBy("partition").count().show()
 
 The path is a segment file, a partition's folder, a log directory with such folders, or a glob of any of these; here,
 or at ``s3a://`` or ``hdfs://`` (`harness.broker_files.storage`). Of a folder, only the files that a broker would load
 are read (``harness.broker_files.segments.folder``). Options:
 
 - ``table``: ``records`` (the default) or ``batches``;
-- ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: the same as the settings of a session, which
-  Spark does not pass to Python sources;
-- ``columns``: names between commas; other columns are not read. Spark does not tell Python sources which columns a
-  query needs. A ``.schema("offset long, key binary")`` has the same effect.
+- ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: as settings, which Spark does not pass on;
+- ``columns``: names between commas; other columns are not read, of which Spark does not tell Python sources. A
+  ``.schema("offset long, key binary")`` has the same effect.
 
 The columns of `PLACE` come first, then the columns of ``harness.broker_files.segments.arrow``. A segment file is a
-Spark partition, in the order of the file. Comparisons of topic, partition and offset with a value skip files without
-such a row. A file that cannot be read ends the query, with the file and the byte.
+Spark partition. Comparisons of topic, partition and offset with a value skip files without such a row. A file that
+cannot be read ends the query, with the file and the byte.
 """
-
-from __future__ import annotations
 
 import glob
 import logging
@@ -31,13 +25,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     EqualTo,
+    Filter,
     GreaterThan,
     GreaterThanOrEqual,
     In,
@@ -46,17 +42,13 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from harness.broker_files import storage
 from harness.broker_files.segments.arrow import SCHEMAS, Table, read_table
 from harness.broker_files.segments.blocks import Readable
 from harness.broker_files.segments.folder import live_segments
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import Filter
-    from pyspark.sql.types import StructType
 
 NAME: Final = "kafka-segments"
 PLACE: Final = pa.schema({"topic": pa.string(), "partition": pa.int32(), "segment": pa.int64(), "file": pa.string()})
@@ -120,7 +112,7 @@ class SourceTable:
     place: pa.Schema
 
     @classmethod
-    def of(cls, source: str, options: Mapping[str, str], place: pa.Schema) -> SourceTable:
+    def of(cls, source: str, options: Mapping[str, str], place: pa.Schema) -> Self:
         """Return the table that the option ``table`` names. Raises ``UsageError`` for an unknown table."""
         tables = ("records", *sorted(SCHEMAS))
         if (table := options.get("table", tables[0])) not in tables:
@@ -134,8 +126,8 @@ class SourceTable:
 
     def chosen(self, options: Mapping[str, str]) -> StructType:
         """Return the columns of option ``columns``, or all. Raises ``UsageError`` for unknown columns."""
-        chosen = options.get("columns")
-        return self._schema_of(self.columns.names if chosen is None else [name.strip() for name in chosen.split(",")])
+        names = options["columns"].split(",") if "columns" in options else self.columns.names
+        return self._schema_of([name.strip() for name in names])
 
     def checked(self, schema: StructType) -> pa.Schema:
         """Return the requested columns. Raises ``UsageError`` for unknown names and other types."""
@@ -167,10 +159,9 @@ class SourceTable:
 
 
 class KafkaSegments(DataSource):
-    """The data source of ``spark.read.format("kafka-segments")``: see the module."""
+    """The data source of ``spark.read.format("kafka-segments")``."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raise ``UsageError`` for unknown values of options."""
         super().__init__(options)
         self._table = SourceTable.of(NAME, options, PLACE)
 
@@ -221,11 +212,9 @@ class _Reader(DataSourceReader):
 def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[SegmentFile]:
     """Return the segment files of a path or glob, in order. Raises ``UsageError`` if no file matches."""
     path: Any = storage.place(pattern, conf)
-    if isinstance(path, storage.RemotePath):
-        places = sorted(cast("Iterable[Path]", path.matches()))
-    else:
-        places = sorted(Path(name) for name in glob.glob(str(path)))  # noqa: PTH207  (a complete path)
-    files = [file for place in places for file in _files_of(place)]
+    is_remote = isinstance(path, storage.RemotePath)
+    places: Any = path.matches() if is_remote else map(Path, glob.glob(str(path)))  # noqa: PTH207  (a complete path)
+    files = [file for place in sorted(places) for file in _files_of(place)]
     if not files:
         raise UsageError(f"{pattern}: no segment files, and no folders of partitions with any")
     return files

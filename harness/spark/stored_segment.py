@@ -1,11 +1,9 @@
 """Parts of replicas' logs that executors store: rows of a table, with the paths that readers of segments open."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Final, TypeGuard
+from typing import Final, Self, TypeGuard
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +26,7 @@ class StoredSegment:
     def __str__(self) -> str:
         return self.name
 
-    def with_data(self, data: bytes) -> StoredSegment:
+    def with_data(self, data: bytes) -> Self:
         """Return a path that every process can open."""
         return replace(self, data=data)
 

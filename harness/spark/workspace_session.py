@@ -1,9 +1,4 @@
-"""Spark sessions that belong to a workspace: their JVM starts within a time limit, and ends with the block.
-
-A session on a cluster is probed before anything is read.
-"""
-
-from __future__ import annotations
+"""Spark sessions that belong to a workspace: their JVM starts within a time limit, and ends with the block."""
 
 import os
 import re
@@ -33,9 +28,6 @@ START_LIMIT_S = 300.0
 STOP_LIMIT_S = 10.0
 ENDS_S = 2.0
 """A JVM that closed its connections may take a moment to end."""
-_TASKS_A_CORE = 2
-
-_SHOWN_LINES = 3
 _OF_PYTHON = re.compile(r"^\s*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 _LOGGED = re.compile(r" ERROR \w+: (.+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
@@ -50,13 +42,11 @@ def session_of(
     jobs: SparkJobs,
     *,
     outlives_jobs: bool = False,
-) -> Iterator[SparkSession]:
+) -> Iterator["SparkSession"]:
     """Start a session that writes to the workspace only, and end its JVM after the block.
 
-    ``outlives_jobs``: whether the session runs many jobs (`SparkSpec`).
-
-    Raises `UsageError` where the session does not start within `START_LIMIT_S`, or its executors cannot run the jobs:
-    they do not have this project, or do not see the ``folders``.
+    ``outlives_jobs``: whether the session runs many jobs (`SparkSpec`). Raises `UsageError` where the session does not
+    start within `START_LIMIT_S`, or its executors do not have this project, or do not see the ``folders``.
     """
     archive = find_archive(java, jobs) if spark.is_one_plain_jvm else None
     spec = spec_for(workspace, java, spark, jobs, log_path=workspace.path / "spark.log", archive=archive)
@@ -82,7 +72,7 @@ def spec_for(
     )
 
 
-def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSession:
+def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> "SparkSession":
     """Start a session whose JVM ends with the workspace's processes. Raises `UsageError` as `session_of` does."""
     with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
         problem = f"Spark does not start on {spec.options.master}"
@@ -95,19 +85,14 @@ def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSes
 
             session = start_session(spec, launched)
             if spec.options.has_executors:
-                problem = (
-                    f"executors on {spec.options.master} cannot run this (each needs its wheel, in a Python like this)"
-                )
+                needs = "each needs its wheel, in a Python like this"
+                problem = f"executors on {spec.options.master} cannot run this ({needs})"
                 probe(session, folders)
         except HarnessError:
             raise
         except Exception as error:
-            why = (
-                f"not within {START_LIMIT_S:.0f} s; do its workers have room for the executors?"
-                if is_late.is_set()
-                else _cause(error, spec.log_path)
-            )
-            raise UsageError(f"{problem}: {why}") from error
+            why = f"not within {START_LIMIT_S:.0f} s; do its workers have room for the executors?"
+            raise UsageError(f"{problem}: {why if is_late.is_set() else _cause(error, spec.log_path)}") from error
     return session
 
 
@@ -129,7 +114,7 @@ def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
         timer.cancel()
 
 
-def probe(session: SparkSession, folders: Sequence[Path]) -> None:
+def probe(session: "SparkSession", folders: Sequence[Path]) -> None:
     """Check that every executor sees the folders and can import this project. Raises `UsageError` for unseen folders.
 
     An exception on an executor, such as a failed import, is raised here as pyspark raises it.
@@ -144,16 +129,15 @@ def probe(session: SparkSession, folders: Sequence[Path]) -> None:
                 missing = [path for path in paths if not os.path.exists(path)]  # noqa: PTH110  (texts go to executors)
                 yield pa.RecordBatch.from_pydict({"missing": missing}, pa.schema({"missing": pa.string()}))
 
-    tasks = _TASKS_A_CORE * session.sparkContext.defaultParallelism
+    tasks = 2 * session.sparkContext.defaultParallelism
     rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "missing string").distinct().collect()
-    missing = sorted(row["missing"] for row in rows)
-    if missing:
+    if missing := sorted(row["missing"] for row in rows):
         raise UsageError(
             f"executors do not see {', '.join(missing)}: every folder has to be on all executors, under the same path"
         )
 
 
-def release(session: SparkSession) -> None:
+def release(session: "SparkSession") -> None:
     """Drop every table that a long session has cached or checkpointed: no job reads these tables again.
 
     Spark keeps checkpoints until their objects are collected as garbage, and sessions hold their plans.
@@ -163,7 +147,7 @@ def release(session: SparkSession) -> None:
         rdd.unpersist()
 
 
-def has_ended(session: SparkSession) -> bool:
+def has_ended(session: "SparkSession") -> bool:
     """Return whether the session's JVM has ended, after a call of it has failed."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001  (pyspark has no such method)
     with suppress(subprocess.TimeoutExpired):
@@ -188,4 +172,4 @@ def _cause(error: Exception, log_path: Path) -> str:
     for text, pattern, index in places:
         if matches := pattern.findall(text):
             return str(matches[index])
-    return "; ".join((log or message).splitlines()[-_SHOWN_LINES:]) or type(error).__name__
+    return "; ".join((log or message).splitlines()[-3:]) or type(error).__name__

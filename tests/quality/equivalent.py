@@ -28,13 +28,11 @@ EQUIVALENT: Final[dict[str, str]] = {
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
     "exposure._presence: max -> min": "a snapshot of a replica has an offset once",
     "exposure.criticals: .where(\"f = 'produce'\") -> nothing": "only what was produced has a partition",
-    "control_batches._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
-    "control_batches._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
+    "removals._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
+    "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
-    "unreplicated_tails.unreplicated_tails: greatest -> least": (
-        "nothing lies between where an epoch began and the tail"
-    ),
-    "unreplicated_tails.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
+    "batch_outcomes.unreplicated_tails: greatest -> least": ("nothing lies between where an epoch began and the tail"),
+    "batch_outcomes.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
         "all records of a batch have the same columns of the batch"
     ),
     "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,
@@ -53,12 +51,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
     "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
     "candidate_keys.candidate_keys: max -> min": "the same keys in fewer buckets take more memory",
-    "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
+    "judged.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"
     ),
-    "undeleted_values.undeleted_values: open_at < last.offset -> open_at <= last.offset": (
-        "what is open is not committed"
-    ),
+    "judged.undeleted_values: open_at < last.offset -> open_at <= last.offset": ("what is open is not committed"),
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
     "truth.written_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(\"belief = 'open'\") -> nothing": (

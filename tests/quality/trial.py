@@ -56,7 +56,6 @@ REDUCING: Final = frozenset(
     for name in (
         "reduction.beliefs",
         "reduction.candidate_keys",
-        "reduction.consistent_partitions",
         "reduction.consistent_spans",
         "reduction.packed_spans",
         "reduction.reduce",
@@ -69,8 +68,7 @@ REDUCING: Final = frozenset(
 UNITS: Final = {
     "checkers.attribution.blame": "test_blame",
     "checkers.attribution.coverage": "test_coverage",
-    "checkers.attribution.key_states": "test_key_states",
-    "checkers.consistency.txnindex_disagreement": "test_txnindex_disagreement",
+    "checkers.consistency.side_files": "test_txnindex_disagreement",
     "checkers.replay.judged": "test_judged",
 }
 """Modules with separate tests in ``tests/unit`` that need at most Spark."""
@@ -110,9 +108,7 @@ class Remembered:
 
 DERIVED: Final = {
     RUNS: frozenset({"checkers.replay.judged"}),
-    COPIES: frozenset(
-        {"checkers.replay.judged", "checkers.replay.unreplicated_tails", "checkers.consistency.side_files"}
-    ),
+    COPIES: frozenset({"checkers.replay.judged", "checkers.replay.batch_outcomes", "checkers.consistency.side_files"}),
 }
 """The modules that make of the evidence what checkers are given."""
 

@@ -8,7 +8,7 @@ import pytest
 from sandbox import Sandbox, command_line, wait_until
 
 from harness.errors import EXIT_ANOMALY
-from harness.spark import background, class_archive
+from harness.spark import background
 
 MAKING_S = 280
 """With the lowest priority, next to other tests."""
@@ -43,7 +43,7 @@ def test_the_second_command_has_what_was_made_beside_the_first(sandbox: Sandbox,
     (made,) = cache.glob("spark-*.jsa")
     wait_until(lambda: not makers(sandbox), MAKING_S, "the maker to end")
     sandbox.wait_until_nothing_is_left()
-    assert list((cache / class_archive.DRAFTS).iterdir()) == []
+    assert list((cache / background.DRAFTS).iterdir()) == []
 
     going = sandbox.start(*RUN)
     wait_until(lambda: made.name in map(archive_opened_by, sandbox.processes()), MAKING_S, "a JVM with the archive")
@@ -64,4 +64,4 @@ def test_a_maker_that_is_killed_leaves_nothing_but_the_way_free(sandbox: Sandbox
     assert going.end().code == EXIT_ANOMALY
     sandbox.wait_until_nothing_is_left()
     assert list(cache.glob("spark-*.jsa")) == []
-    assert not class_archive.is_being_made()
+    assert not background.is_being_made()

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import HarnessError
 from harness.host.cache import alone_in
 from harness.host.java import Java
-from harness.spark import background, class_archive
+from harness.spark import background
 from harness.spark.launch import SparkJobs
 
 JOBS = SparkJobs("no_such_module:rehearse", workers="no_such_module")
@@ -35,7 +35,7 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jars = tmp_path / "pyspark" / "jars"
     jars.mkdir(parents=True)
     (jars / "a.jar").write_bytes(b"a")
-    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(background, "spark_home", lambda: tmp_path / "pyspark")
     return jars / "a.jar"
 
 
@@ -49,29 +49,29 @@ def writes(_java: Java, _jobs: SparkJobs, draft: Path) -> None:
 
 
 def make(java: Java, wait_s: float = 0.0) -> Path | None:
-    return class_archive.make_archive(java, JOBS, wait_s=wait_s)
+    return background.make_archive(java, JOBS, wait_s=wait_s)
 
 
 def test_an_archive_is_for_one_java_one_spark_and_its_flags(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = class_archive.archive_path(java)
-    assert class_archive.archive_path(java) == first
-    paths = {first, class_archive.archive_path(Java(java.path, "17.0.2"))}
-    paths.add(class_archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
-    monkeypatch.setattr(class_archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
-    paths.add(class_archive.archive_path(java))
+    first = background.archive_path(java)
+    assert background.archive_path(java) == first
+    paths = {first, background.archive_path(Java(java.path, "17.0.2"))}
+    paths.add(background.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
+    monkeypatch.setattr(background, "JVM_FLAGS", ("-XX:+UseParallelGC",))
+    paths.add(background.archive_path(java))
     os.utime(jar, ns=(0, 0))
-    paths.add(class_archive.archive_path(java))
+    paths.add(background.archive_path(java))
     jar.with_name("b.jar").write_bytes(b"b")
-    paths.add(class_archive.archive_path(java))
+    paths.add(background.archive_path(java))
     assert len(paths) == 6
 
 
 def test_what_was_made_before_an_upgrade_goes(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_archive, "_write_archive", writes)
+    monkeypatch.setattr(background, "_write_archive", writes)
     old = make(java)
     elsewhere = make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
     jar.write_bytes(b"newer")
@@ -90,16 +90,16 @@ def test_a_making_that_was_cut_off_leaves_no_archive_and_the_next_one_removes_th
         draft.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(class_archive, "_write_archive", is_cut_off)
+    monkeypatch.setattr(background, "_write_archive", is_cut_off)
     with pytest.raises(KeyboardInterrupt):
         make(java)
-    assert not class_archive.archive_path(java).exists()
-    assert background.why_not_started(class_archive.archive_path(java)) is None
-    monkeypatch.setattr(class_archive, "_write_archive", writes)
+    assert not background.archive_path(java).exists()
+    assert background.why_not_started(background.archive_path(java)) is None
+    monkeypatch.setattr(background, "_write_archive", writes)
     made = make(java)
     assert made is not None
     assert made.read_bytes() == b"classes"
-    assert list((cache / class_archive.DRAFTS).iterdir()) == []
+    assert list((cache / background.DRAFTS).iterdir()) == []
 
 
 @pytest.mark.usefixtures("jar")
@@ -111,36 +111,36 @@ def test_two_at_once_make_one(java: Java, monkeypatch: pytest.MonkeyPatch) -> No
         assert go_on.wait(30)
         draft.write_bytes(b"classes")
 
-    monkeypatch.setattr(class_archive, "_write_archive", slowly)
+    monkeypatch.setattr(background, "_write_archive", slowly)
     first = threading.Thread(target=lambda: made.append(make(java)))
     first.start()
     assert begun.wait(30)
-    assert class_archive.is_being_made()
-    assert background.why_not_started(class_archive.archive_path(java)) == "it is being made"
+    assert background.is_being_made()
+    assert background.why_not_started(background.archive_path(java)) == "it is being made"
     assert make(java) is None
     second = threading.Thread(target=lambda: made.append(make(java, 30.0)))
     second.start()
     go_on.set()
     for thread in (first, second):
         thread.join(30)
-    assert made == [class_archive.archive_path(java)] * 2
-    assert not class_archive.is_being_made()
+    assert made == [background.archive_path(java)] * 2
+    assert not background.is_being_made()
 
 
 def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
     java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(java: Java, _jobs: SparkJobs, _draft: Path) -> None:
-        class_archive.note_failure(class_archive.archive_path(java), "no such flag")
+        background.note_failure(background.archive_path(java), "no such flag")
 
-    monkeypatch.setattr(class_archive, "_write_archive", fails)
-    path = class_archive.archive_path(java)
+    monkeypatch.setattr(background, "_write_archive", fails)
+    path = background.archive_path(java)
     with pytest.raises(HarnessError, match="no such flag"):
         make(java)
     assert "could not be made" in str(background.why_not_started(path))
     # Another Spark may do better.
     jar.write_bytes(b"newer")
-    assert background.why_not_started(class_archive.archive_path(java)) is None
+    assert background.why_not_started(background.archive_path(java)) is None
 
 
 Hindrance = tuple[str, str, Any]
@@ -158,7 +158,7 @@ def test_a_machine_without_room_goes_without(
 ) -> None:
     monkeypatch.setattr(f"harness.spark.background.{asked}", answer)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
-    assert why in str(background.why_not_started(class_archive.archive_path(java)))
+    assert why in str(background.why_not_started(background.archive_path(java)))
     assert background.find_archive(java, JOBS) is None
 
 

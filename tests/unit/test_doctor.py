@@ -24,7 +24,7 @@ from harness.host.java import find_java
 from harness.runtimes import local
 from harness.runtimes.base import Need
 from harness.spark import background
-from harness.spark.class_archive import archive_path
+from harness.spark.background import archive_path
 from harness.targets import WITH_JARS
 
 

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from harness.errors import HarnessError
-from harness.spark.jobs import describe, failures_reported, stages_reported
-from harness.spark.threads import name_call_sites, threads
+from harness.spark.jobs import describe, failures_reported, name_call_sites, stages_reported, threads
 
 SETTING = "spark.sql.dataFrameQueryContext.enabled"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.consistency.txnindex_disagreement import compare
+from checkers.consistency.side_files import compare_spans
 from harness.judge.check import collected
 
 PLACE = "run string, topic string, partition int, broker int"
@@ -28,7 +28,7 @@ def differing(
     brokers = range(1, len(starts) + 1)
     aborts = [(*place, broker, 7, start, END) for broker, start in zip(brokers, starts, strict=True)]
     replicas = [(*place, broker, start, bound) for broker, start in zip(brokers, log_starts, strict=True)]
-    rows = compare(
+    rows = compare_spans(
         spark.createDataFrame(aborts, f"{PLACE}, producer_id long, first_offset long, last_offset long"),
         spark.createDataFrame([(*place, *epoch) for epoch in epochs], f"{PLACE}, leader_epoch int, start_offset long"),
         spark.createDataFrame(replicas, f"{PLACE}, log_start long, bound long"),

@@ -60,7 +60,7 @@ class DisputeDecision:
 
 @dataclass(frozen=True)
 class Disputes:
-    """States by disputed record (rows of `checkers.attribution.key_states`), and the rows of all ``replicas``."""
+    """States by disputed record (rows of `checkers.attribution.blame.key_states`), and the rows of all ``replicas``."""
 
     key_states: Mapping[tuple[Place, bytes, int], Mapping[int, CheckerRow]]
     replicas: Mapping[Place, Sequence[CheckerRow]]
@@ -302,7 +302,7 @@ def _key_text(finding: Finding) -> str:
 
 
 def attribute_spans(rows: Iterable[CheckerRow], evidence: MetadataEvidence) -> tuple[list[Finding], list[CheckerRow]]:
-    """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`.
+    """Return findings, and the undecided rows of `side_files.compare_spans`.
 
     A replica whose span starts earlier than the span of a witness has missed a marker in between, which ends another
     transaction of the witness. Whether the other transaction was committed is no longer recorded, so the finding

@@ -47,8 +47,8 @@ RIGHT, WRONG, UNDECIDED, UNAFFECTED = "right", "wrong", "undecided", "not accuse
 def read_values(copies: Sequence[Copies], key_states: Iterable[CheckerRow]) -> list[CheckerRow]:
     """Return ``run``, ``topic``, ``partition``, ``broker``, ``offset`` and ``value`` of records of internal topics.
 
-    ``key_states``: rows of `checkers.attribution.key_states`. A record that cannot be read is left out: its offset is
-    shown instead.
+    ``key_states``: rows of `checkers.attribution.blame.key_states`. A record that cannot be read is left out: its
+    offset is shown instead.
     """
     offsets_by_replica: dict[tuple[str, str, int, int], set[int]] = defaultdict(set)
     for row in key_states:

@@ -27,7 +27,7 @@ def compare(replicas: Sequence[KeyReplica]) -> Comparison:
     """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end.
 
     A replica that has a leader epoch beyond the first offset of a later one ends there: that tail was never replicated
-    (`checkers.replay.unreplicated_tails`). Offsets before the highest log start offset do not count.
+    (`batch_outcomes.unreplicated_tails`). Offsets before the highest log start offset do not count.
     """
     if not replicas:
         return Comparison(doubts=["no replica was read"])

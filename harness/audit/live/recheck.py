@@ -42,7 +42,7 @@ class DisputedItem:
 
 
 def holders_of(key_states: Iterable[CheckerRow]) -> Holders:
-    """Return the brokers that had each disputed record, by rows of `checkers.attribution.key_states`."""
+    """Return the brokers that had each disputed record, by rows of `checkers.attribution.blame.key_states`."""
     holders: dict[tuple[Place, bytes, int], list[int]] = {}
     for row in key_states:
         if row["at"] is not None:

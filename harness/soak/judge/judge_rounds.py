@@ -46,7 +46,7 @@ from harness.soak.judge.group_truth import compare_groups
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import Truth, compare
 from harness.soak.play.internal import metadata_folders, views_of
-from harness.spark.threads import threads
+from harness.spark.jobs import threads
 from harness.targets import find_target
 
 if TYPE_CHECKING:
