@@ -17,7 +17,7 @@ from checkers.evidence.copies import SIDE_READERS_OF_COPIES
 from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.reduction.segments import BEFORE, Array, Columns, ReplicaSegment, rows_of_files, span_arrays
 from harness.broker_files.segments.batches import CorruptLogError
-from harness.broker_files.segments.columns import MARKER_NAMES
+from harness.broker_files.segments.blocks import MARKER_NAMES
 from harness.broker_files.segments.records import ABORT, COMMIT
 
 CHUNK_OFFSETS: Final = 1 << 20

@@ -28,7 +28,7 @@ from harness.spark.stored_segment import STORED_SEGMENTS, is_stored
 
 if TYPE_CHECKING:
     from harness.broker_files.copies.copies import Copies
-    from harness.broker_files.segments.columns import Batches
+    from harness.broker_files.segments.blocks import Batches
 
 Flags = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]

@@ -1,9 +1,11 @@
 """Where copies of replicas are stored: folders of this host, S3, Google Cloud Storage, Azure, HDFS.
 
-A `RemotePath` has the part of `pathlib.Path` that readers of segments use, so that readers need not know which storage
-they read. fsspec reads HDFS over HTTP (WebHDFS), which every namenode and datanode has; Arrow's file systems read the
-others. The files are parsed in `harness.broker_files.segments`.
+A `RemotePath` has the part of `pathlib.Path` that readers of segments use. fsspec reads HDFS over HTTP (WebHDFS), which
+every namenode and datanode has; Arrow's file systems read the others. universal-pathlib does not fit: its `exists` and
+`iterdir` take a storage that refuses for an empty one, and list a folder again at each call.
 """
+
+# ruff: noqa: D102 (methods of `pathlib.Path`)
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ import errno
 import getpass
 import io
 import os
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from glob import has_magic
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -40,7 +43,6 @@ S3A_SETTINGS: Final = {
 HTTP_ADDRESS: Final = "spark.hadoop.dfs.namenode.http-address"
 HTTPS_ADDRESS: Final = "spark.hadoop.dfs.namenode.https-address"
 AUTHENTICATION: Final = "spark.hadoop.hadoop.security.authentication"
-HTTP_PORT: Final = 9870
 AZURE_KEY: Final = "spark.hadoop.fs.azure.account.key."
 
 RESOLVED: Final = "resolved"
@@ -48,11 +50,7 @@ RESOLVED: Final = "resolved"
 READ_AHEAD_BYTES: Final = 4 << 20
 """The least to request at once where a reader asks for little: each request takes milliseconds."""
 
-_PATTERN = re.compile(r"[*?\[]")
-_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 60
-_UNAUTHORIZED, _NOT_FOUND = 401, 404
-"""Codes of HTTP; a client of Kerberos negotiates after the first."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,15 @@ def file_system_of(storage: Storage) -> Any:
     """
     options = dict(storage.options)
     if storage.kind == "WebHDFS":
-        return _open_webhdfs(options)
+        from fsspec.implementations.webhdfs import WebHDFS  # noqa: PLC0415
+
+        if options["kerberos"] and find_spec("requests_kerberos") is None:
+            raise OSError("Kerberos needs a package: pip install 'compaction-harness[kerberos]'")
+        files = WebHDFS(**options, skip_instance_cache=True)
+        files.session.request = partial(files.session.request, timeout=(_CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S))
+        # fsspec does not look at the status of a datanode's answer.
+        files.session.hooks["response"].append(_raise_for_error)
+        return files
     import pyarrow.fs  # noqa: PLC0415
     from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415
 
@@ -94,37 +100,32 @@ class RemotePath:
     ``listings``: of folders; no folder is listed twice by the paths of a process that come from one path.
     """
 
-    root: str
     pure: PurePosixPath
-    storage: Storage = field(compare=False)
+    storage: Storage
     listings: dict[PurePosixPath, dict[str, int | None]] = field(default_factory=dict, compare=False, repr=False)
 
-    def __reduce__(self) -> tuple[type[RemotePath], tuple[str, PurePosixPath, Storage]]:
-        return RemotePath, (self.root, self.pure, self.storage)
+    def __reduce__(self) -> tuple[type[RemotePath], tuple[PurePosixPath, Storage]]:
+        return RemotePath, (self.pure, self.storage)
 
     def __str__(self) -> str:
-        return f"{self.root}{self.pure}"
+        return f"{self.storage.root}{self.pure}"
 
     def __truediv__(self, name: str) -> RemotePath:
         return replace(self, pure=self.pure / name)
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.pure.name
 
     @property
     def stem(self) -> str:
-        """The last part without its suffix."""
         return self.pure.stem
 
     @property
     def parent(self) -> RemotePath:
-        """Its folder."""
         return replace(self, pure=self.pure.parent)
 
     def absolute(self) -> RemotePath:
-        """Return itself."""
         return self
 
     def listing(self) -> dict[str, int | None]:
@@ -142,7 +143,6 @@ class RemotePath:
         return self.listings[self.pure]
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """Yield the content of this folder."""
         yield from (self / name for name in self.listing())
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
@@ -154,29 +154,25 @@ class RemotePath:
         if self.parent == self:
             return [self]
         folders = self.parent.matches()
-        if not _PATTERN.search(self.name):
+        if not has_magic(self.name):
             return [path for folder in folders if (path := folder / self.name).exists()]
         return [path for folder in folders if folder.is_dir() for path in folder.glob(self.name)]
 
     def exists(self) -> bool:
-        """Return whether the path exists."""
         try:
-            return self.parent == self or self.name in self.parent.listing()
+            self._size_bytes()
         except FileNotFoundError:
             return False
+        return True
 
     def is_dir(self) -> bool:
-        """Return whether the path is a folder."""
         return self.exists() and self._size_bytes() is None
 
     def is_file(self) -> bool:
-        """Return whether the path is a file."""
         return self.exists() and self._size_bytes() is not None
 
     def stat(self) -> SimpleNamespace:
         """Return the size; of a folder, 0."""
-        if not self.exists():
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
         return SimpleNamespace(st_size=self._size_bytes() or 0)
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
@@ -189,18 +185,19 @@ class RemotePath:
         return raw if buffering == 0 else io.BufferedReader(raw, READ_AHEAD_BYTES)
 
     def read_bytes(self) -> bytes:
-        """Return the whole content."""
         with self.open() as file:
             content: bytes = file.read()
         return content
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the whole content as text."""
         return self.read_bytes().decode(encoding, errors)
 
     def _size_bytes(self) -> int | None:
-        """Return the size of an existing file; None for a folder."""
-        return None if self.parent == self else self.parent.listing()[self.name]
+        """Return the size of a file; None for a folder."""
+        try:
+            return None if self.parent == self else self.parent.listing()[self.name]
+        except (KeyError, FileNotFoundError) as error:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self)) from error
 
 
 class _RemoteFile(io.RawIOBase):
@@ -243,11 +240,10 @@ def errors_with_path(path: RemotePath) -> Iterator[None]:
 
 
 def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
-    """Return the path of a text: a folder or file of this host, or a URI with a scheme of `SCHEMES`.
+    """Return the path of a text: a folder or file of this host, or a URI with a scheme of `SCHEMES`, a `RemotePath`.
 
-    ``conf`` are Spark's settings, of which those for Hadoop's file systems (``spark.hadoop.…``) apply here too. A path
-    elsewhere is a `RemotePath`, with the methods of ``Path`` that reading needs; it sends no request yet. Raises
-    `UsageError` for a URI of another kind, and for invalid settings.
+    ``conf`` are Spark's settings, of which those for Hadoop's file systems (``spark.hadoop.…``) apply here too. Raises
+    `UsageError` for a URI of another kind, and for invalid settings. Sends no request yet.
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -260,22 +256,20 @@ def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
     # Keys may contain characters with a meaning in URLs, such as #: as in Hadoop, all after the host is the path.
     pure = PurePosixPath("/", rest.partition("/")[2])
     storage = SCHEMES[scheme](url, conf or {})
-    return cast("Path", RemotePath(storage.root, pure, storage))
+    return cast("Path", RemotePath(pure, storage))
 
 
 def lineage(path: Path | RemotePath) -> Iterator[Hashable]:
     """Yield an identity of a folder that is independent of the path to it; then the identities of its parent folders.
 
-    For a folder of this host, the device and the inode: symbolic links and bind mounts lead to the same. Elsewhere, the
-    place without the scheme: ``s3`` and ``s3a`` lead to the same. Raises OSError for a missing folder.
+    Symbolic links and bind mounts lead to the same device and inode, ``s3`` and ``s3a`` to the same place. Raises
+    OSError for a missing folder of this host.
     """
     if isinstance(path, RemotePath):
         yield from ((path.storage, pure) for pure in (path.pure, *path.pure.parents))
-        return
-    real = path.resolve()
-    for folder in (real, *real.parents):
-        result = folder.stat()
-        yield result.st_dev, result.st_ino
+    else:
+        real = path.resolve()
+        yield from ((result.st_dev, result.st_ino) for result in (folder.stat() for folder in (real, *real.parents)))
 
 
 def _s3(url: SplitResult, conf: Mapping[str, str]) -> Storage:
@@ -294,17 +288,15 @@ def _s3(url: SplitResult, conf: Mapping[str, str]) -> Storage:
         scheme, _, address = endpoint.rpartition("://")
         options |= {"endpoint_override": address.rstrip("/"), "scheme": scheme or options["scheme"]}
         options["force_virtual_addressing"] = (settings[PATH_STYLE] or "").lower() == "false"
-    elif not (options["region"] or any(os.environ.get(name) for name in _REGIONS)):
+    elif not (options["region"] or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         options["region"] = RESOLVED
     advice = f"{endpoint or 'AWS'} was asked: see --spark-conf {S3A}endpoint, .access.key, .secret.key"
     return Storage(f"{url.scheme}://{bucket}", bucket, "S3FileSystem", tuple(options.items()), advice)
 
 
 def _gcs(url: SplitResult, _: Mapping[str, str]) -> Storage:
-    """Return a bucket of Google Cloud Storage, with the application default credentials."""
-    bucket = _bucket(url)
     advice = "Google Cloud Storage was asked with the application default credentials"
-    return Storage(f"{url.scheme}://{bucket}", bucket, "GcsFileSystem", (), advice)
+    return Storage(f"{url.scheme}://{_bucket(url)}", url.netloc, "GcsFileSystem", (), advice)
 
 
 def _azure(url: SplitResult, conf: Mapping[str, str]) -> Storage:
@@ -326,7 +318,7 @@ def _bucket(url: SplitResult) -> str:
 
 def _webhdfs(url: SplitResult, conf: Mapping[str, str]) -> Storage:
     """Return a namenode. The user is HADOOP_USER_NAME, else the user of this process; or Kerberos's own."""
-    root, protocol, address = f"{url.scheme}://{url.netloc}", "http", f"{url.hostname}:{HTTP_PORT}"
+    root, protocol, address = f"{url.scheme}://{url.netloc}", "http", f"{url.hostname}:9870"
     if url.scheme == "webhdfs" and url.netloc:
         address = url.netloc
     elif HTTPS_ADDRESS in conf:
@@ -346,26 +338,14 @@ def _webhdfs(url: SplitResult, conf: Mapping[str, str]) -> Storage:
     return Storage(root, "", "WebHDFS", tuple(options.items()), advice)
 
 
-def _open_webhdfs(options: Mapping[str, Any]) -> Any:
-    from fsspec.implementations.webhdfs import WebHDFS  # noqa: PLC0415
-
-    if options["kerberos"] and find_spec("requests_kerberos") is None:
-        raise OSError("Kerberos needs a package: pip install 'compaction-harness[kerberos]'")
-    files = WebHDFS(**options, skip_instance_cache=True)
-    files.session.request = partial(files.session.request, timeout=(_CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S))
-    # fsspec does not look at the status of a datanode's answer.
-    files.session.hooks["response"].append(_raise_for_error)
-    return files
-
-
 def _raise_for_error(answer: Any, **_: Any) -> None:
-    """Raise OSError with Hadoop's error message, if the answer has it."""
-    if answer.ok or answer.status_code == _UNAUTHORIZED:
+    """Raise OSError with Hadoop's error message, if the answer has it. A client of Kerberos negotiates after a 401."""
+    if answer.ok or answer.status_code == HTTPStatus.UNAUTHORIZED:
         return
     with suppress(ValueError, KeyError, TypeError):
         exception = answer.json()["RemoteException"]
         message = f"{exception['exception']}: {exception['message']}"
-        raise (FileNotFoundError if answer.status_code == _NOT_FOUND else OSError)(message)
+        raise (FileNotFoundError if answer.status_code == HTTPStatus.NOT_FOUND else OSError)(message)
     answer.raise_for_status()
 
 

@@ -1,4 +1,1 @@
-"""Copies of brokers' disks: lists their replicas, and verifies that they belong to one cluster.
-
-`checkers.evidence` reads them; findings are in `harness.audit`.
-"""
+"""Copies of brokers' disks: lists their replicas, and verifies that they belong to one cluster."""

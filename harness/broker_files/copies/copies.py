@@ -1,7 +1,7 @@
 """Folders that were copied from brokers: their topics and replicas."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from harness.broker_files.segments.folder import Segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.errors import UsageError
 
-CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
 
@@ -36,10 +35,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ReplicaCopy:
-    """One replica: its partition folder, whose parent may contain checkpoints, and its segments in order.
-
-    ``stored``: the paths of the segments where these are not files in the folder.
-    """
+    """One replica and its segments in order. ``stored``: the paths of segments that are not files in the folder."""
 
     broker: int
     topic: str
@@ -85,14 +81,19 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
     metadata log is noted. Raises `UsageError` for a folder that cannot be read, a broker without such a replica, a
     duplicate replica or one without segments, for different topics of one name, and as `verify_identity`.
     """
-    replicas: list[ReplicaCopy] = []
-    states: list[ReplicaCopy] = []
-    notes: list[Note] = []
+    replicas, states, notes = list[ReplicaCopy](), list[ReplicaCopy](), list[Note]()
     paths_of = {
         broker: [path for folder in folders for path in _folders(broker, folder)] for broker, folders in brokers.items()
     }
     log_dirs = {broker: list(dict.fromkeys(path.parent for path in paths)) for broker, paths in paths_of.items()}
-    copies_of = {broker: list(_partitions(broker, paths)) for broker, paths in paths_of.items()}
+    copies_of = {
+        broker: [
+            ReplicaCopy(broker, named["topic"], int(named["partition"]), path)
+            for path in paths
+            if (named := _PARTITION_FOLDER.fullmatch(path.name)) and _has_segments(broker, path)
+        ]
+        for broker, paths in paths_of.items()
+    }
     every = [copy for copies in copies_of.values() for copy in copies]
     metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
     existing = {copy.topic for copy in every} - {CLUSTER_METADATA}
@@ -133,20 +134,17 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
 def _compacted(
     existing: Iterable[str], metadata_logs: Mapping[int, Path], log_dirs: Mapping[int, Sequence[Path]]
 ) -> tuple[set[str], list[str]]:
-    """Return the compacted topics: by the cleanup policy in a metadata log, else by ``cleaner-offset-checkpoint``.
+    """Return the compacted topics, and notes. Raises `UsageError` if no topic is known to be compacted.
 
-    That checkpoint has the partitions that a cleaner has cleaned, of compacted topics only (``LogCleanerManager``).
-    Kafka's internal topics are compacted. Raises `UsageError` if no topic is known to be compacted.
+    A topic without a cleanup policy in a metadata log is compacted if a cleaner has cleaned it: checkpoints of cleaners
+    have partitions of compacted topics only (``LogCleanerManager``). Kafka's internal topics are compacted.
     """
     metadata = read_metadata_logs(metadata_logs, ()).metadata
     settings = {} if metadata is None else metadata.settings
     policies = {topic: own["cleanup.policy"] for topic, own in settings.items() if "cleanup.policy" in own}
     cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
-    topics = {
-        topic
-        for topic in existing
-        if is_compacted(topic, policies.get(topic)) or (topic not in policies and topic in cleaned)
-    }
+    unknown = cleaned - policies.keys()
+    topics = {topic for topic in existing if is_compacted(topic, policies.get(topic)) or topic in unknown}
     if not topics:
         raise UsageError("no topic in the folders is known to be compacted: name topics by --topic")
     source = f"{'the metadata log and ' if metadata else ''}the checkpoints of the brokers' cleaners"
@@ -157,36 +155,27 @@ def _compacted(
 
 
 def _cleaned(log_dir: Path) -> set[str]:
-    path = log_dir / CLEANER_CHECKPOINT
+    path = log_dir / "cleaner-offset-checkpoint"
     try:
         return {topic for topic, _ in read_checkpoint(path.read_bytes(), source=str(path))} if path.exists() else set()
     except (CorruptLogError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 
-def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[ReplicaCopy]:
-    for path in paths:
-        named = _PARTITION_FOLDER.fullmatch(path.name)
-        if named and _has_segments(broker, path):
-            yield ReplicaCopy(broker, named["topic"], int(named["partition"]), path)
-
-
 def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
     """Return the replica with its segments, and add notes on other files in its folder."""
+    broker, name = copy.broker, copy.folder.name
     try:
         live = live_segments(copy.folder)
     except OSError as error:
-        raise UsageError(_unreadable(copy.broker, copy.folder, error)) from error
+        raise UsageError(_unreadable(broker, copy.folder, error)) from error
     except CorruptLogError as error:
-        raise UsageError(
-            f"the log of broker {copy.broker} cannot be distinguished from its leftovers: {error}"
-        ) from error
+        raise UsageError(f"the log of broker {broker} cannot be distinguished from its leftovers: {error}") from error
     if not live.segments:
-        raise UsageError(f"broker {copy.broker}: {copy.folder} has no segment that is in use")
-    name = copy.folder.name
-    notes += (Note(copy.broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
+        raise UsageError(f"broker {broker}: {copy.folder} has no segment that is in use")
+    notes += (Note(broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
     if not (copy.folder / LEADER_EPOCHS).exists():
-        notes.append(Note(copy.broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
+        notes.append(Note(broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
     return replace(copy, segments=tuple(live.segments))
 
 
@@ -223,13 +212,11 @@ def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> J
     ids = {topic: history.topic_id for (topic, _), history in joined.metadata.histories.items()}
     notes: dict[str, str] = {}
     for copy in replicas:
-        own_id = topic_id(copy.folder)
-        if copy.topic in ids and own_id != ids[copy.topic]:
+        topic, own_id = copy.topic, topic_id(copy.folder)
+        if topic in ids and own_id != ids[topic]:
             has = f"is of topic id {own_id}" if own_id else "has no topic id"
-            notes[copy.topic] = (
-                f"{copy.folder.name} of broker {copy.broker} {has}, the metadata log has topic id {ids[copy.topic]}: "
-                f"the history of {copy.topic} is left out"
-            )
+            but = f"the metadata log has topic id {ids[topic]}: the history of {topic} is left out"
+            notes[topic] = f"{copy.folder.name} of broker {copy.broker} {has}, {but}"
     histories = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
     return JoinedLog(replace(joined.metadata, histories=histories), (*joined.notes, *notes.values()))
 
@@ -252,9 +239,7 @@ def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
             own_id = topic_id(copy.folder)
         except OSError as error:
             raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
-        if own_id is None:
-            continue
-        first_id, first_path = ids.setdefault(copy.topic, (own_id, path))
+        first_id, first_path = (None, path) if own_id is None else ids.setdefault(copy.topic, (own_id, path))
         if own_id != first_id:
             raise UsageError(
                 f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {own_id}; "

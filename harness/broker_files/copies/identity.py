@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,7 @@ _TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A log directory that was declared for ``broker``, and the ids in its ``meta.properties``, or None.
-
-    ``node_id_name``: the name of the broker's id; None without ``meta.properties``.
-    """
+    """A log directory that was declared for ``broker``; the ids in its ``meta.properties``, and the first id's name."""
 
     broker: int
     path: Path
@@ -67,10 +64,9 @@ def verify_identity(
 ) -> tuple[str | None, list[str]]:
     """Return the cluster's id, None if no folder contains it, and why the identity of a broker is not certain.
 
-    ``brokers``: the declared folders. ``log_dirs``: these folders, or the log directories that contain them.
-
-    Raises `UsageError` if one folder is declared for two brokers (also by another path, or inside another folder), for
-    a folder of another broker than declared or of another cluster, and if ``meta.properties`` cannot be read.
+    ``brokers``: the declared folders. ``log_dirs``: these folders, or the log directories that contain them. Raises
+    `UsageError` if one folder is declared for two brokers (also by another path, or inside another folder), for a
+    folder of another broker than declared or of another cluster, and if ``meta.properties`` cannot be read.
     """
     _raise_if_one_folder(brokers, replicas)
     directories = [_read(broker, path) for broker, paths in log_dirs.items() for path in paths]
@@ -80,10 +76,8 @@ def verify_identity(
         if directory.cluster_id is not None:
             clusters.setdefault(directory.cluster_id, directory)
     if len(clusters) > 1:
-        says = (f"{other.properties_path} says {CLUSTER_ID}={name}" for name, other in clusters.items())
-        raise UsageError(
-            f"the folders belong to {len(clusters)} clusters: {'; '.join(says)}; give copies of one cluster"
-        )
+        says = "; ".join(f"{other.properties_path} says {CLUSTER_ID}={name}" for name, other in clusters.items())
+        raise UsageError(f"the folders belong to {len(clusters)} clusters: {says}; give copies of one cluster")
     _raise_if_one_directory(directories)
     notes = []
     for broker in brokers:
@@ -118,25 +112,19 @@ def _read(broker: int, path: Path) -> LogDirectory:
     node_id = ids.get(name, "").strip()
     if node_id and not (node_id.isascii() and node_id.isdigit()):
         raise UsageError(f"broker {broker}: {file} says {name}={node_id}, which is not the id of a broker")
-    return LogDirectory(
-        broker, path, name, int(node_id) if node_id else None, ids.get(CLUSTER_ID), ids.get(DIRECTORY_ID)
-    )
+    number = int(node_id) if node_id else None
+    return LogDirectory(broker, path, name, number, ids.get(CLUSTER_ID), ids.get(DIRECTORY_ID))
 
 
 def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterable[ReplicaCopy]) -> None:
     lineages = [(broker, folder, list(lineage(folder))) for broker, folders in brokers.items() for folder in folders]
-    for (first, first_folder, first_lineage), (second, second_folder, second_lineage) in combinations(lineages, 2):
-        if first == second:
-            continue
-        if first_lineage[0] == second_lineage[0]:
+    for (inner, inner_folder, inner_lineage), (outer, outer_folder, outer_lineage) in permutations(lineages, 2):
+        if inner != outer and inner_lineage[0] == outer_lineage[0]:
             raise UsageError(
-                f"one folder was given for brokers {first} and {second}: {first_folder} and {second_folder} are the"
+                f"one folder was given for brokers {inner} and {outer}: {inner_folder} and {outer_folder} are the"
                 " same; give each broker's own copy"
             )
-        outer_first = first_lineage[0] in second_lineage
-        if outer_first or second_lineage[0] in first_lineage:
-            pair = ((second, second_folder), (first, first_folder))
-            (inner, inner_folder), (outer, outer_folder) = pair if outer_first else pair[::-1]
+        if inner != outer and outer_lineage[0] in inner_lineage:
             raise UsageError(
                 f"the folder of broker {inner}, {inner_folder}, lies inside the folder of broker {outer},"
                 f" {outer_folder}; give each broker's own copy"
@@ -154,13 +142,12 @@ def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterab
 def _raise_if_other_broker(directories: Sequence[LogDirectory]) -> None:
     wrong = [other for other in directories if other.node_id not in {None, other.broker}]
     if wrong:
-        nodes = {other.node_id for other in wrong}
+        nodes, first = {other.node_id for other in wrong}, wrong[0]
         says = (
             f"{other.properties_path} says {other.node_id_name}={other.node_id} and was given for broker {other.broker}"
             for other in directories
             if other.node_id in nodes
         )
-        first = wrong[0]
         raise UsageError(
             f"a folder was given for another broker than its own: {'; '.join(says)}; give {first.path} with"
             f" --broker {first.node_id}=…, or broker {first.broker}'s own folder with --broker {first.broker}=…"

@@ -1,8 +1,7 @@
 """Select the topics of a command, for copies of disks and for a running cluster, and word the notes of an audit.
 
 A pattern matches topics that begin with ``__`` only if it begins with ``__``, as a shell's ``*`` treats files that
-begin with a dot. By default every compacted topic is selected, including internal ones. Notes name the selected topics
-and those that were left out; equal notes about many files, folders or partitions become one sentence.
+begin with a dot. By default every compacted topic is selected, including internal ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,9 +42,9 @@ def is_compacted(topic: str, policy: str | None) -> bool:
 def internal_left_out(topics: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """Return a note on the internal topics that a pattern does not match only because they begin with ``__``."""
     matching = {topic for topic in topics if any(fnmatchcase(topic, pattern) for pattern in patterns)}
-    left_out = sorted(topic for topic in matching if not is_named(topic, patterns))
+    names = listed(sorted(topic for topic in matching if not is_named(topic, patterns)), _SHOWN)
     remedy = "name them, or leave out --topic for every compacted topic"
-    return [f"internal topics are left out: {listed(left_out, _SHOWN)}; {remedy}"] if left_out else []
+    return [f"internal topics are left out: {names}; {remedy}"] if names else []
 
 
 def audited(topics: Iterable[str], others: int, source: str) -> str:
@@ -71,10 +70,9 @@ def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
 
 def _subject(notes: Sequence[Note]) -> str:
     brokers = sorted({note.broker for note in notes})
-    brokers_text = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-    first = notes[0]
+    folders, first = len({(note.broker, note.folder) for note in notes}), notes[0]
     if len(notes) == 1:
-        return f"{brokers_text}: {first.folder}{'/' if first.file else ''}{first.file}"
-    folders = len({(note.broker, note.folder) for note in notes})
-    of_folders = f"{folders} folder{'s' if folders > 1 else ''}"
-    return f"{brokers_text}: {f'{len(notes)} files in {of_folders}' if first.file else of_folders}"
+        text = f"{first.folder}{'/' if first.file else ''}{first.file}"
+    else:
+        text = f"{f'{len(notes)} files in ' if first.file else ''}{folders} folder{'s' if folders > 1 else ''}"
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}: {text}"

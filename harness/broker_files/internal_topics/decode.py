@@ -38,18 +38,13 @@ FINISHED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 _INT16 = struct.Struct(">h")
 _COMMITTED_OFFSET, _CLASSIC_GROUP = 1, 2
 """Types of keys in ``__consumer_offsets``, as coordinators write them."""
-_TRANSACTION_KEY = struct.Struct(">hh")
-_TRANSACTION_VALUE = struct.Struct(">hqhib")
-_TRANSACTION_VALUE_VERSIONS = (0, 1)
+_TRANSACTION_KEY, _TRANSACTION_VALUE = struct.Struct(">hh"), struct.Struct(">hqhib")
 _CONNECT = re.compile(
     r"(?:.*[-._])?(?:connect|mm2)(?:[-._].*)?[-._]"
     r"(?P<role>config|offset(?!-syncs)|status)(?:s|es)?(?:[-._].*)?",
     re.IGNORECASE,
 )
 """Names of Connect's topics in documentation and tools; users may choose others."""
-_SCHEMAS = re.compile(r"(?:.*[-._])?_?schemas")
-_CHANGELOG = re.compile(r".+-changelog")
-"""``<application id>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +129,7 @@ def transaction_state(record: Record) -> TransactionState | None:
         version, producer_id, _, _, number = _TRANSACTION_VALUE.unpack_from(record.value)
     except struct.error as error:
         raise ValueError(f"malformed transaction state: {error}") from error
-    if version not in _TRANSACTION_VALUE_VERSIONS:
+    if version not in {0, 1}:
         return None
     if not 0 <= number < len(STATES):
         raise ValueError(f"transaction state {number}")
@@ -154,8 +149,7 @@ def _coordinator_topic(topic: str, kind: str) -> InternalTopic:
         number = _int16(key, "a key")
         if number not in keys:
             raise ValueError(f"unknown key type {number} of a {kind}")
-        fields = keys[number].decode(key[_INT16.size :], 0)
-        return DecodedKey(keys[number].name.removesuffix("Key"), fields)
+        return DecodedKey(keys[number].name.removesuffix("Key"), keys[number].decode(key[_INT16.size :], 0))
 
     def read_value(key: DecodedKey, value: bytes) -> dict[str, Any]:
         return formats[f"{key.type}Value"].decode(value[_INT16.size :], _int16(value, "a value"))
@@ -182,10 +176,10 @@ def _json(data: bytes) -> Any:
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
-    content = _json(data)
-    if not isinstance(content, dict):
-        raise ValueError("it is not a JSON object")  # noqa: TRY004  (wrong data, not a wrong argument)
-    return content
+    match _json(data):
+        case dict(content):
+            return content
+    raise ValueError("it is not a JSON object")
 
 
 def _by_shapes(kind: str, shapes: Mapping[str, str]) -> Callable[[bytes], DecodedKey]:
@@ -252,6 +246,7 @@ _BY_NAME: Final = {
     SHARE_GROUP_STATE: _coordinator_topic(SHARE_GROUP_STATE, "share coordinator's topic"),
 }
 _BY_PATTERN: Final = {
-    _SCHEMAS: _json_topic("Schema Registry topic", _schema_key),
-    _CHANGELOG: InternalTopic("Kafka Streams changelog", _unreadable, lambda _key, _value: {}),
+    re.compile(r"(?:.*[-._])?_?schemas"): _json_topic("Schema Registry topic", _schema_key),
+    # <application id>-<store>-changelog (`ProcessorStateManager.storeChangelogTopic`)
+    re.compile(r".+-changelog"): InternalTopic("Kafka Streams changelog", _unreadable, lambda _key, _value: {}),
 }

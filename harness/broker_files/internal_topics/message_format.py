@@ -21,10 +21,9 @@ Fields = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """A message of the versions 0 to ``newest_version``. ``first_flexible``: None if no version is flexible.
+    """A message of the versions 0 to ``newest_version``; without a ``first_flexible`` version, none is flexible.
 
-    ``api_keys``: the numbers that stand for the message. ``definition``: the message as in Kafka's JSON; None if the
-    file lists no field.
+    ``definition``: the message as in Kafka's JSON; None if the file lists no field.
     """
 
     name: str
@@ -41,10 +40,9 @@ class MessageFormat:
         return None if self.definition is None else StructField(self.definition)
 
     def decode(self, data: bytes, version: int) -> dict[str, Any]:
-        """Return the fields by their names in snake case, without absent and unknown tagged fields.
+        """Return the fields by their names in snake case, without absent and unknown tagged fields; UUIDs are text.
 
-        Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for an unknown version, and for a
-        malformed message.
+        Raises ``ValueError`` for an unknown version, and for a malformed message.
         """
         if not 0 <= version <= self.newest_version:
             raise ValueError(f"{self.name} of version {version}: only versions up to {self.newest_version} are known")
@@ -67,8 +65,8 @@ class MessageFormat:
             is_uuid = field.type_str.removeprefix("[]") == "uuid" and not field.is_array()
             if fields[field.name] is None and not is_uuid and not field.nullable_for_version_q(version):
                 raise ValueError(f"malformed {self.name}: {field.name} is null")
-        named = {name: value for name, value in fields.items() if name in struct_field.fields}
-        return {name: self._readable(struct_field.fields[name], value, version) for name, value in named.items()}
+        known = struct_field.fields
+        return {name: self._readable(known[name], value, version) for name, value in fields.items() if name in known}
 
     def _readable(self, field: Any, value: Any, version: int) -> Any:
         if value is None and (field.is_array() or field.is_struct()):
@@ -84,20 +82,17 @@ def message_formats(topic: str) -> dict[str, MessageFormat]:
     """Return the messages in the records of a topic by name."""
     content = json.loads(files(__package__).joinpath("formats", f"{topic}.json").read_text())
     structs = {common["name"]: common["fields"] for common in content.get("commonStructs", ())}
-    return {
-        message["name"]: MessageFormat(
-            message["name"],
+    formats = {}
+    for message in content["messages"]:
+        name, flexible, fields = message["name"], message["flexibleVersions"], message.get("fields")
+        formats[name] = MessageFormat(
+            name,
             newest_version=int(message["validVersions"].rpartition("-")[2]),
-            first_flexible=None
-            if message["flexibleVersions"] == "none"
-            else int(message["flexibleVersions"].rstrip("+")),
+            first_flexible=None if flexible == "none" else int(flexible.rstrip("+")),
             api_keys=tuple(message.get("apiKeys", ())),
-            definition={**message, "fields": _with_structs(message["fields"], structs)}
-            if "fields" in message
-            else None,
+            definition=None if fields is None else {**message, "fields": _with_structs(fields, structs)},
         )
-        for message in content["messages"]
-    }
+    return formats
 
 
 def uuid_text(value: UUID | None) -> str:
@@ -107,8 +102,9 @@ def uuid_text(value: UUID | None) -> str:
 
 def _with_structs(fields: Fields, structs: Mapping[str, Fields]) -> Fields:
     """Return the fields, each field of a common struct with the fields of that struct."""
-    inner_fields = (field.get("fields") or structs.get(field["type"].removeprefix("[]")) for field in fields)
     return [
-        {**field, "fields": _with_structs(inner, structs)} if inner else field
-        for field, inner in zip(fields, inner_fields, strict=True)
+        {**field, "fields": _with_structs(inner, structs)}
+        if (inner := field.get("fields") or structs.get(field["type"].removeprefix("[]")))
+        else field
+        for field in fields
     ]

@@ -1,12 +1,12 @@
-"""Phrases for the subject of an internal topic's record, and for the state in its value.
+"""Phrases for the subject of an internal topic's record, and for the state in its value: every name is escaped.
 
-Every name that comes from a record is escaped here. As Connect's values may contain secrets, only sizes and names of
-states are shown.
+As Connect's values may contain secrets, only sizes and names of states are shown.
 """
 
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Formatter
@@ -24,10 +24,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a record. ``kind``: of its topic. ``text``: a phrase.
-
-    ``key``: None if it cannot be decoded; ``note`` has the reason.
-    """
+    """The subject of a record, as a phrase. ``kind``: of its topic. ``note``: why ``key`` cannot be decoded."""
 
     kind: str
     text: str
@@ -94,9 +91,8 @@ def subject(topic: str, key: bytes | None) -> Subject | None:
     try:
         decoded = decoders.key(key)
         phrases = _PHRASES.get(decoded.type)
-        if phrases is None:
-            return Subject(decoders.kind, f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
-        return Subject(decoders.kind, _FORMATTER.vformat(phrases.subject, (), decoded.fields), decoded)
+        text = _FORMATTER.vformat(phrases.subject, (), decoded.fields) if phrases else None
+        return Subject(decoders.kind, text or f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
     except KeyError as error:
         reason = f"it has no {error.args[0]}"
     except ValueError as error:
@@ -126,12 +122,10 @@ def offsets_text(first: int, end: int) -> str:
 def committed_offset(topic: str, subject: Subject, value: bytes | None) -> int | None:
     """Return the offset that a group has committed by this record; None for another record or a tombstone."""
     decoders = internal_topic(topic)
-    if decoders is None or subject.key is None or subject.key.type != OFFSET_COMMIT or value is None:
-        return None
-    try:
-        return int(decoders.value(subject.key, value)["offset"])
-    except ValueError:
-        return None
+    if decoders is not None and subject.key is not None and subject.key.type == OFFSET_COMMIT and value is not None:
+        with suppress(ValueError):
+            return int(decoders.value(subject.key, value)["offset"])
+    return None
 
 
 def _compact(value: Any) -> str:

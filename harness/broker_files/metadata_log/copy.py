@@ -1,18 +1,16 @@
 """One broker's copy of the metadata log: the folder ``__cluster_metadata-0`` with segments and snapshots (KIP-630).
 
-Every controller and broker has a copy. The log has no gap and is never compacted: ``KafkaMetadataLog`` removes segments
-that lie completely before the oldest retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the state
-after all records before its end offset, as records between a header and a footer (``SnapshotHeaderRecord``).
-
-A record's value is a frame: version of the frame, type and version of the message as unsigned varints, then the message
-(``AbstractApiMessageSerde``). Messages of other types than `RecordType` are not decoded.
+The log has no gap and is never compacted: ``KafkaMetadataLog`` removes segments that lie completely before the oldest
+retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the state after all records before its end
+offset, as records between a header and a footer (``SnapshotHeaderRecord``). A record's value is a frame: version of the
+frame, type and version of the message as unsigned varints, then the message (``AbstractApiMessageSerde``).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from io import BytesIO
@@ -26,14 +24,13 @@ from numpy.lib.recfunctions import repack_fields
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
-from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, unpack
-from harness.broker_files.segments.columns import HEADERS
+from harness.broker_files.segments.blocks import HEADERS, Block, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.folder import live_segments
 
 if TYPE_CHECKING:
-    from harness.broker_files.segments.columns import Batches
+    from harness.broker_files.segments.blocks import Batches
 
-SNAPSHOT_FOOTER: Final = "control-4"
+_SNAPSHOT_FOOTER: Final = "control-4"
 FRAME_VERSION: Final = 1
 
 
@@ -62,26 +59,18 @@ _FRAME_BYTES: Final = 3
 """The smallest size of a frame: three varints. The types that are read take one byte each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A retained snapshot: the state after every record before ``end_offset``."""
-
-    end_offset: int
-    path: Path
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MetadataCopy:
-    """The batches and snapshots of a copy.
+    """The batches and retained snapshots of a copy.
 
     ``batches``: offsets, leader epoch and CRC of each, a structured array without a gap. ``logs``: the segments' files
-    in order.
+    in order. ``snapshots``: by end offset.
     """
 
     folder: Path
     logs: tuple[Path, ...]
     batches: Batches
-    snapshots: tuple[Snapshot, ...]
+    snapshots: Mapping[int, Path]
 
     @property
     def start_offset(self) -> int:
@@ -93,7 +82,7 @@ class MetadataCopy:
         """The offset after the last batch; for an empty log, the end offset of the newest snapshot."""
         if len(self.batches):
             return int(self.batches["last_offset"][-1]) + 1
-        return max((snapshot.end_offset for snapshot in self.snapshots), default=0)
+        return max(self.snapshots, default=0)
 
     @property
     def last_epoch(self) -> int:
@@ -103,10 +92,7 @@ class MetadataCopy:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A decoded record. ``offset``: in a snapshot, the last offset before the snapshot's end.
-
-    ``time_ms``: when a controller wrote the record, UTC; None in a snapshot.
-    """
+    """A decoded record. In a snapshot, ``offset`` is the last offset before the snapshot's end, ``time_ms`` None."""
 
     offset: int
     type: RecordType
@@ -117,8 +103,7 @@ class Message:
 def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]:
     """Return the type, the version and the fields (see `MessageFormat.decode`) of a record.
 
-    Raises ``ValueError`` for an unknown version of the frame or the message, for another type than a `RecordType`, and
-    for a malformed record.
+    Raises ``ValueError`` for a malformed record, an unknown version of frame or message, and another type.
     """
     data = BytesIO(value or b"")
     try:
@@ -132,20 +117,21 @@ def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]
 
 
 def read_copy(folder: Path) -> MetadataCopy:
-    """Read the batches and snapshots of a folder, and verify every CRC. The last batch may be cut.
-
-    Raises ``CorruptLogError`` for other damage, and ``OSError``.
-    """
+    """Read a folder, verifying every CRC. Raises ``OSError``, and ``CorruptLogError`` unless the last batch is cut."""
     logs = tuple(folder / segment.log for segment in live_segments(folder).segments)
-    rows = [_batches(log, may_be_cut=log is logs[-1]) for log in logs]
-    batches = np.concatenate([_NO_BATCHES, *rows])
+    rows = [_NO_BATCHES]
+    for log in logs:
+        with log.open("rb") as file:
+            blocks = iter_blocks(file, source=str(log))
+            blocks = until_cut(blocks) if log is logs[-1] else blocks
+            rows += [repack_fields(block.batches[_IDENTITY]) for block in blocks]
+    batches = np.concatenate(rows)
     gaps = np.flatnonzero(batches["base_offset"][1:] != batches["last_offset"][:-1] + 1)
     if len(gaps):
-        at = int(gaps[0])
-        end, following = int(batches["last_offset"][at]) + 1, int(batches["base_offset"][at + 1])
-        raise CorruptLogError(str(folder), 0, f"offset {following} follows offset {end - 1}: a segment is missing")
-    snapshots = [Snapshot(int(name[1]), path) for path in folder.iterdir() if (name := _SNAPSHOT.fullmatch(path.name))]
-    return MetadataCopy(folder, logs, batches, tuple(sorted(snapshots, key=lambda snapshot: snapshot.end_offset)))
+        last, following = int(batches["last_offset"][gaps[0]]), int(batches["base_offset"][gaps[0] + 1])
+        raise CorruptLogError(str(folder), 0, f"offset {following} follows offset {last}: a segment is missing")
+    snapshots = {int(name[1]): path for path in folder.iterdir() if (name := _SNAPSHOT.fullmatch(path.name))}
+    return MetadataCopy(folder, logs, batches, snapshots)
 
 
 def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iterator[Message]:
@@ -162,35 +148,24 @@ def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iter
                     yield from _messages(block, unpacked)
 
 
-def snapshot_messages(snapshot: Snapshot) -> Iterator[Message]:
-    """Yield the records of a snapshot.
-
-    Raises ``CorruptLogError`` as `log_messages` does, and if the file is damaged or incomplete.
-    """
-    source = str(snapshot.path)
-    ending = None
-    with snapshot.path.open("rb") as file:
+def snapshot_messages(path: Path, end_offset: int) -> Iterator[Message]:
+    """Yield the records of a snapshot. Raises as `log_messages`, and if the file is damaged or incomplete."""
+    source, ending = str(path), None
+    with path.open("rb") as file:
         for block in iter_blocks(file, source=source):
             ending = marker(block.batch(len(block.batches) - 1), source=source) if len(block.batches) else ending
             for unpacked in unpack(block):
                 for message in _messages(block, unpacked):
-                    yield Message(snapshot.end_offset - 1, message.type, message.fields)
-    if ending is None or ending.type != SNAPSHOT_FOOTER:
-        raise CorruptLogError(source, snapshot.path.stat().st_size, "the snapshot has no footer", cut=True)
-
-
-def _batches(log: Path, *, may_be_cut: bool) -> Batches:
-    with log.open("rb") as file:
-        blocks = iter_blocks(file, source=str(log))
-        rows = [repack_fields(block.batches[_IDENTITY]) for block in (until_cut(blocks) if may_be_cut else blocks)]
-    return np.concatenate([_NO_BATCHES, *rows])
+                    yield Message(end_offset - 1, message.type, message.fields)
+    if ending is None or ending.type != _SNAPSHOT_FOOTER:
+        raise CorruptLogError(source, path.stat().st_size, "the snapshot has no footer", cut=True)
 
 
 def _messages(block: Block, unpacked: Unpacked) -> Iterator[Message]:
     frame_at, sizes = unpacked.value_at, unpacked.value_size
     is_frame = sizes >= _FRAME_BYTES
-    heads = unpacked.data[np.where(is_frame, frame_at, 0)], unpacked.data[np.where(is_frame, frame_at + 1, 0)]
-    is_read = ~is_frame | (heads[0] != FRAME_VERSION) | np.isin(heads[1], _TYPES)
+    versions, types = (unpacked.data[np.where(is_frame, frame_at + place, 0)] for place in (0, 1))
+    is_read = ~is_frame | (versions != FRAME_VERSION) | np.isin(types, _TYPES)
     for row in np.flatnonzero(is_read).tolist():
         at, size = int(frame_at[row]), int(sizes[row])
         try:

@@ -17,8 +17,7 @@ from harness.broker_files.metadata_log.copy import Message, RecordType
 
 NO_LEADER: Final = -1
 
-_RECOVERING = 1
-_UNCHANGED_RECOVERY = -1
+_RECOVERING, _UNCHANGED_RECOVERY = 1, -1
 _UNCHANGED_LEADER = -2
 """``NO_LEADER_CHANGE``: a PartitionChangeRecord changes neither leader nor leader epoch."""
 _TOPIC_RESOURCE = 2
@@ -46,18 +45,13 @@ class PartitionState:
     directories: tuple[str, ...] = ()
     time_ms: int | None = field(default=None, compare=False)
 
-    @property
-    def is_creation(self) -> bool:
-        """Whether the partition has not changed since its creation: every change increments the partition epoch."""
-        return self.partition_epoch == 0 and self.leader_epoch == 0
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
     """The states of a partition in order. ``topic_id``: as in ``partition.metadata``.
 
-    ``since_creation``: whether the first state is the partition's creation. Else earlier states are lost, the first
-    state is from a snapshot, and its ``offset`` is the last one before the snapshot's end.
+    ``since_creation``: whether the first state is the partition's creation, as every change increments the partition
+    epoch. Else the first state is from a snapshot, and its ``offset`` is the last one before the snapshot's end.
     """
 
     topic: str
@@ -90,7 +84,7 @@ class MetadataReplay:
     """The state after the records replayed so far. ``topics``: the topics whose partitions are kept; None: all.
 
     ``names``: by topic id. ``existing``: topic ids by name; ``last_ids``: also of deleted topics. ``states``: by topic
-    id and partition.
+    id and partition. ``registrations``, ``settings``: as in `ClusterMetadata`.
     """
 
     topics: Collection[str] | None = None
@@ -132,7 +126,9 @@ class MetadataReplay:
     def histories(self) -> dict[tuple[str, int], PartitionHistory]:
         """Return the history of each partition of the last topic of its name."""
         return {
-            (topic, partition): PartitionHistory(topic, topic_id, partition, states[0].is_creation, tuple(states))
+            (topic, partition): PartitionHistory(
+                topic, topic_id, partition, states[0].partition_epoch == states[0].leader_epoch == 0, tuple(states)
+            )
             for (topic_id, partition), states in self.states.items()
             if self.last_ids[topic := self.names[topic_id]] == topic_id
         }
@@ -173,17 +169,17 @@ def _created(message: Message) -> PartitionState:
 
 def _changed(last: PartitionState, message: Message) -> PartitionState:
     fields = message.fields
-    lists = {name: fields.get(name) for name in ("replicas", "isr")}
-    changed: dict[str, Any] = {name: tuple(brokers) for name, brokers in lists.items() if brokers is not None}
-    if (directories := fields.get("directories")) is not None:
-        changed["directories"] = _directories(directories)
+    lists = ("replicas", "isr", "directories")
+    changed: dict[str, Any] = {name: tuple(fields[name]) for name in lists if fields.get(name) is not None}
+    if "directories" in changed:
+        changed["directories"] = _directories(changed["directories"])
     if (leader := fields.get("leader", _UNCHANGED_LEADER)) != _UNCHANGED_LEADER:
         # Also for the same leader: in this way a controller increments only the leader epoch.
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
     if (recovery := fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)) != _UNCHANGED_RECOVERY:
         changed["recovering"] = recovery == _RECOVERING
-    changed |= {"offset": message.offset, "time_ms": message.time_ms}
-    return replace(last, partition_epoch=last.partition_epoch + 1, **changed)
+    epoch = last.partition_epoch + 1
+    return replace(last, offset=message.offset, time_ms=message.time_ms, partition_epoch=epoch, **changed)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ higher epoch, which had all committed batches. Different batches of one epoch ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,21 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from harness.broker_files.metadata_log.copy import (
-    Message,
-    MetadataCopy,
-    Snapshot,
-    log_messages,
-    read_copy,
-    snapshot_messages,
-)
+from harness.broker_files.metadata_log.copy import Message, MetadataCopy, log_messages, read_copy, snapshot_messages
 from harness.broker_files.metadata_log.history import ClusterMetadata, MetadataReplay, committed
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from harness.broker_files.segments.columns import Batches
+    from harness.broker_files.segments.blocks import Batches
 
-FIRST_METADATA_OFFSET: Final = 1
+_FIRST_METADATA_OFFSET: Final = 1
 """A log that starts here has every metadata record: offset 0 has the election of the first controller."""
 
 
@@ -72,22 +65,27 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
         mine, other = different
         at = int(other["base_offset"])
         if mine["base_offset"] != at or mine["leader_epoch"] <= other["leader_epoch"]:
-            notes.append(
-                f"the metadata logs of brokers {last} and {broker} contradict each other at offset {at}, and none is "
-                "used: give copies of one cluster"
-            )
-            return JoinedLog(None, tuple(notes))
+            between = f"the metadata logs of brokers {last} and {broker} contradict each other at offset {at}"
+            return JoinedLog(None, (*notes, f"{between}, and none is used: give copies of one cluster"))
         notes.append(
             f"broker {broker}: a deposed controller wrote its metadata log from offset {at} on (epoch "
             f"{other['leader_epoch']}, not {mine['leader_epoch']}), which is left out"
         )
-        agreeing[broker] = _until(copy, at)
+        batches = copy.batches[copy.batches["base_offset"] < at]
+        snapshots = {end_offset: path for end_offset, path in copy.snapshots.items() if end_offset <= at}
+        agreeing[broker] = replace(copy, batches=batches, snapshots=snapshots)
     try:
         metadata = _replayed(log, tuple(agreeing.values()), topics, notes)
     except (CorruptLogError, OSError) as error:
         return JoinedLog(None, (*notes, f"no metadata log is used: {error}"))
-    if agreeing:
-        notes += _unconfirmed(metadata, last, max(copy.end_offset for copy in agreeing.values()))
+    states = [state for history in metadata.histories.values() for state in history.states]
+    confirmed_until = max((copy.end_offset for copy in agreeing.values()), default=log.end_offset)
+    if any(state.offset >= confirmed_until for state in states):
+        # A majority may not have had them.
+        notes.append(
+            f"changes of partitions from metadata offset {confirmed_until} on are in the metadata log of broker {last} "
+            "alone: they may not be committed"
+        )
     return JoinedLog(metadata, tuple(notes))
 
 
@@ -101,21 +99,12 @@ def _first_difference(log: Batches, other: Batches) -> tuple[np.void, np.void] |
     return (ours[different[0]], theirs[different[0]]) if len(different) else None
 
 
-def _until(copy: MetadataCopy, end_offset: int) -> MetadataCopy:
-    batches = copy.batches[copy.batches["base_offset"] < end_offset]
-    snapshots = tuple(snapshot for snapshot in copy.snapshots if snapshot.end_offset <= end_offset)
-    return replace(copy, batches=batches, snapshots=snapshots)
-
-
 def _replayed(
     last: MetadataCopy, others: Sequence[MetadataCopy], topics: Collection[str] | None, notes: list[str]
 ) -> ClusterMetadata:
-    """Replay the joined log, from the oldest snapshot after which no record is missing.
-
-    Adds notes about snapshots that cannot be read. Raises ``CorruptLogError`` for a record that cannot be read.
-    """
+    """Replay the joined log, from the oldest snapshot after which no record is missing. Raises ``CorruptLogError``."""
     first = min((last, *others), key=lambda copy: copy.start_offset)
-    snapshots = chain.from_iterable(copy.snapshots for copy in (last, *others))
+    snapshots = dict(chain.from_iterable(copy.snapshots.items() for copy in (last, *others)))
     start_offset, state = _beginning(first.start_offset, last.end_offset, snapshots, notes)
     parts = [log_messages(last, max(start_offset, last.start_offset), last.end_offset)]
     if start_offset < last.start_offset:
@@ -135,30 +124,19 @@ def _replayed(
 
 
 def _beginning(
-    first_offset: int, last_offset: int, snapshots: Iterable[Snapshot], notes: list[str]
+    first_offset: int, last_offset: int, snapshots: Mapping[int, Path], notes: list[str]
 ) -> tuple[int, list[Message]]:
     """Return the offset between two offsets where replay begins, and the records of the snapshot at that offset."""
-    if first_offset <= FIRST_METADATA_OFFSET:
+    if first_offset <= _FIRST_METADATA_OFFSET:
         return first_offset, []
-    usable = {snapshot.end_offset: snapshot for snapshot in snapshots}
-    for end_offset, snapshot in sorted(usable.items()):
-        if not first_offset <= end_offset <= last_offset:
-            continue
-        try:
-            return end_offset, list(snapshot_messages(snapshot))
-        except CorruptLogError as error:
-            notes.append(f"a snapshot of the metadata log cannot be read, and is left out: {error}")
+    for end_offset, path in sorted(snapshots.items()):
+        if first_offset <= end_offset <= last_offset:
+            try:
+                return end_offset, list(snapshot_messages(path, end_offset))
+            except CorruptLogError as error:
+                notes.append(f"a snapshot of the metadata log cannot be read, and is left out: {error}")
     notes.append(
         f"the metadata log begins at offset {first_offset}, and no snapshot has the state there: older partitions "
         "are left out"
     )
     return first_offset, []
-
-
-def _unconfirmed(metadata: ClusterMetadata, broker: int, confirmed_until: int) -> list[str]:
-    """Return a note on changes of partitions that are in one copy only: a majority may not have had them."""
-    states = (state for history in metadata.histories.values() for state in history.states)
-    if all(state.offset < confirmed_until for state in states):
-        return []
-    changes = f"changes of partitions from metadata offset {confirmed_until} on"
-    return [f"{changes} are in the metadata log of broker {broker} alone: they may not be committed"]

@@ -20,12 +20,19 @@ import numpy as np
 import pyarrow as pa
 
 from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from harness.broker_files.segments.blocks import BLOCK_BYTES, Block, Readable, Unpacked, iter_blocks, unpack
+from harness.broker_files.segments.blocks import (
+    BLOCK_BYTES,
+    MARKER_NAMES,
+    Block,
+    Readable,
+    Unpacked,
+    iter_blocks,
+    unpack,
+)
 from harness.broker_files.segments.codecs import CODECS
-from harness.broker_files.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
-    from harness.broker_files.segments.columns import Batches, Bytes, Ints
+    from harness.broker_files.segments.blocks import Batches, Bytes, Ints
 
 Table: TypeAlias = Literal["batches", "records"]
 
@@ -96,20 +103,12 @@ def read_table(
     return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, source)
 
 
-# Batches
-
-
 def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for block in blocks:
-        for rows, is_old in ((block.batches, False), (block.skipped, True)):
-            if len(rows):
-                arrays = [
-                    pa.nulls(len(rows), field.type)
-                    if is_old and field.name not in _OF_OLD_ENTRIES
-                    else _of_batch(field, rows)
-                    for field in schema
-                ]
-                yield _record_batch(arrays, schema, len(rows))
+        for rows, given in ((block.batches, schema.names), (block.skipped, _OF_OLD_ENTRIES)):
+            if count := len(rows):
+                arrays = [_of_batch(f, rows) if f.name in given else pa.nulls(count, f.type) for f in schema]
+                yield _record_batch(arrays, schema, count)
 
 
 def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:
@@ -122,23 +121,20 @@ def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
 
 
-# Records
-
-
 def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterator[pa.RecordBatch]:
     skipped = 0
     for block in blocks:
         skipped += len(block.skipped)
         for records in unpack(block):
-            arrays = [_of_record(field, block, records) for field in schema]
+            arrays = [
+                make(records)
+                if (make := _RECORD_COLUMNS.get(field.name))
+                else _of_batch(field, block.batches).take(pa.array(records.batch))
+                for field in schema
+            ]
             yield _record_batch(arrays, schema, len(records.offset))
     if skipped:
         _LOG.warning("%s: %d entries of magic 0 or 1 are not read", source, skipped)
-
-
-def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:
-    make = _RECORD_COLUMNS.get(field.name)
-    return make(records) if make else _of_batch(field, block.batches).take(pa.array(records.batch))
 
 
 def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
@@ -160,18 +156,13 @@ def _headers(records: Unpacked) -> pa.Array:
     np.cumsum(records.header_count, out=offsets[1:])
     columns = [np.empty(offsets[-1], np.int32) for _ in range(4)]
     walk_headers(records.data, len(records.data), records.headers_at, records.header_count, *columns)
-    names_at, name_sizes, values_at, value_sizes = columns
-    names = _text(_binary(records.data, names_at, name_sizes))
-    values = _binary(records.data, values_at, value_sizes)
+    names, values = (_binary(records.data, *columns[at : at + 2]) for at in (0, 2))
+    try:
+        names = names.cast(pa.string())
+    except pa.ArrowInvalid:
+        names = pa.array([name.decode("utf-8", "backslashreplace") for name in names.to_pylist()], pa.string())
     pairs = pa.StructArray.from_arrays([names, values], names=["name", "value"])
     return pa.ListArray.from_arrays(pa.array(offsets), pairs)
-
-
-def _text(names: pa.Array) -> pa.Array:
-    try:
-        return names.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([name.decode("utf-8", "backslashreplace") for name in names.to_pylist()], pa.string())
 
 
 def _record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

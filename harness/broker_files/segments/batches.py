@@ -1,11 +1,9 @@
 """Record batches, from a segment file or from the records of a Fetch response.
 
 The layout of magic 2 is ``DefaultRecordBatch`` of Kafka's clients; all integers are big-endian. This is the reference
-reader: ``blocks`` is faster, and calls this module for the error messages.
-
-Entries of the formats before magic 2 (``LegacyRecord``) are recognized, checked and counted, but not read. Brokers
-before 0.11 wrote them, and a log that was not cleaned since may still have them. They have neither transactions nor
-delete horizons: offset and length as in a batch, then crc32 at 12 (not crc32c), magic at 16, and the rest.
+reader: ``blocks`` is faster, and calls this module for the error messages. Entries of the formats before magic 2
+(``LegacyRecord``), which brokers before 0.11 wrote, are recognized, checked and counted, but not read. They have
+neither transactions nor delete horizons.
 """
 
 from __future__ import annotations
@@ -53,10 +51,8 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
-_OLD_HEAD = struct.Struct(">qiIb")
+_OLD_HEAD = struct.Struct(">qiIb")  # offset, length, crc32 (not crc32c), magic
 _MAGIC_AT = 16
-_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8
 _ZERO_CHUNK_BYTES = 1 << 20
 
 DIGEST_MODULUS: Final = 65_521
@@ -73,10 +69,7 @@ class CorruptLogError(HarnessError):
 
     def __init__(self, source: str, position: int, reason: str, *, cut: bool = False) -> None:
         super().__init__(f"{source} at byte {position}: {reason}")
-        self.source = source
-        self.position = position
-        self.reason = reason
-        self.cut = cut
+        self.source, self.position, self.reason, self.cut = source, position, reason, cut
 
 
 def until_cut(parts: Iterator[T]) -> Iterator[T]:
@@ -154,9 +147,9 @@ class OldEntry:
     magic: int
 
 
-def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
+def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0) -> Iterator[Batch]:
     """Iterate over the batches from byte 0 as ``iter_entries``, without entries of older formats."""
-    entries = iter_entries(buffer, source=source, verify_crc=verify_crc)
+    entries = iter_entries(buffer, source=source, verify_crc=verify_crc, start=start)
     return (entry for entry in entries if isinstance(entry, Batch))
 
 
@@ -179,11 +172,11 @@ def iter_entries(
         size = _entry_size(view[at:], position, source)
         if size is None:
             return
-        entry = _entry(view[at : at + size], position, source, verify_crc=verify_crc)
+        read = _batch if view[at + _MAGIC_AT] == MAGIC else _old_entry
+        entry: Batch | OldEntry = read(view[at : at + size], position, source, verify_crc=verify_crc)
         base_offset = entry.base_offset if isinstance(entry, Batch) else entry.last_offset
         if base_offset <= previous_offset:
-            reason = f"base offset {base_offset} follows offset {previous_offset}"
-            raise CorruptLogError(source, position, reason)
+            raise CorruptLogError(source, position, f"base offset {base_offset} follows offset {previous_offset}")
         yield entry
         previous_offset = entry.last_offset
         at += size
@@ -195,13 +188,13 @@ def _entry_size(view: memoryview, position: int, source: str) -> int | None:
     if available < LOG_OVERHEAD:
         reason = f"batch is cut: {available} bytes of a {HEADER.size}-byte header"
         raise CorruptLogError(source, position, reason, cut=True)
-    (length,) = _LENGTH.unpack_from(view, _LENGTH_AT)
+    length = int.from_bytes(view[8:LOG_OVERHEAD], signed=True)
     if length == 0 and _all_zero(view):
         return None
     magic = view[_MAGIC_AT] if available > _MAGIC_AT else 0
     if magic != MAGIC and magic not in OLD_MAGICS:
         raise CorruptLogError(source, position, f"magic {magic}: only magic 0, 1 and 2 are known")
-    size = LOG_OVERHEAD + int(length)
+    size = LOG_OVERHEAD + length
     if not (HEADER.size if magic == MAGIC else LEAST_BYTES[magic]) <= size <= MAX_BATCH_BYTES:
         raise CorruptLogError(source, position, f"impossible length {length}")
     if available < size:
@@ -209,9 +202,12 @@ def _entry_size(view: memoryview, position: int, source: str) -> int | None:
     return size
 
 
-def _entry(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch | OldEntry:
-    if view[_MAGIC_AT] == MAGIC:
-        return _batch(view, position, source, verify_crc=verify_crc)
+def _all_zero(view: memoryview) -> bool:
+    chunks = range(0, len(view), _ZERO_CHUNK_BYTES)
+    return not any(view[at : at + _ZERO_CHUNK_BYTES].tobytes().strip(b"\0") for at in chunks)
+
+
+def _old_entry(view: memoryview, position: int, source: str, *, verify_crc: bool) -> OldEntry:
     last_offset, _, crc, magic = _OLD_HEAD.unpack_from(view)
     if verify_crc and (computed := crc32(view[OLD_CRC_FROM:])) != crc:
         reason = f"CRC of an entry of magic {magic} is {computed:08x}, it says {crc:08x}"
@@ -219,14 +215,8 @@ def _entry(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
     return OldEntry(position, len(view), last_offset, magic)
 
 
-def _all_zero(view: memoryview) -> bool:
-    chunks = range(0, len(view), _ZERO_CHUNK_BYTES)
-    return not any(view[at : at + _ZERO_CHUNK_BYTES].tobytes().strip(b"\0") for at in chunks)
-
-
 def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch:
-    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta, *others = HEADER.unpack_from(view)
-    record_count = others[-1]
+    base_offset, _, epoch, _, crc, attributes, last_offset_delta, *others, record_count = HEADER.unpack_from(view)
     if verify_crc and (computed := crc32c(view[CRC_FROM:])) != crc:
         raise CorruptLogError(source, position, f"CRC is {computed:08x}, the header says {crc:08x}")
     if last_offset_delta < 0 or base_offset + last_offset_delta > MAX_INT64:
@@ -236,9 +226,8 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
         raise CorruptLogError(source, position, reason)
     if attributes & CODEC_MASK >= len(CODECS):
         raise CorruptLogError(source, position, f"unknown codec {attributes & CODEC_MASK}")
-    last_offset = base_offset + last_offset_delta
-    head = (position, len(view), base_offset, last_offset, leader_epoch, crc, attributes)
-    values: tuple[Any, ...] = (*head, *others, view[HEADER.size :])
+    head = (position, len(view), base_offset, base_offset + last_offset_delta, epoch, crc, attributes)
+    values: tuple[Any, ...] = (*head, *others, record_count, view[HEADER.size :])
     return Batch(*values)
 
 
@@ -253,17 +242,10 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
     except ValueError as error:
         raise CorruptLogError(source, batch.position, str(error)) from error
     append_time_ms = batch.max_timestamp_ms if batch.attributes & APPEND_TIME else None
-    position = 0
-    previous_offset = batch.base_offset - 1
+    position, previous_offset = 0, batch.base_offset - 1
     for index in range(batch.record_count):
         try:
-            record, position = read_record(
-                data,
-                position,
-                base_offset=batch.base_offset,
-                base_timestamp_ms=batch.timestamp_base_ms,
-                append_time_ms=append_time_ms,
-            )
+            record, position = read_record(data, position, batch.base_offset, batch.timestamp_base_ms, append_time_ms)
             if not previous_offset < record.offset <= batch.last_offset:
                 raise ValueError(f"offset {record.offset} out of order")  # noqa: TRY301
         except (IndexError, ValueError) as error:

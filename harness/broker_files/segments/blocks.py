@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -27,18 +27,21 @@ from harness.broker_files.segments.batches import (
     OLD_CRC_FROM,
     Batch,
     CorruptLogError,
+    iter_batches,
     iter_entries,
     iter_records,
     marker,
 )
 from harness.broker_files.segments.codecs import CODECS, MAX_DECOMPRESSED_BYTES, decompress_into
-from harness.broker_files.segments.columns import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.records import MARKERS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from harness.broker_files.segments.columns import Batches, Bytes, Ints, Longs
+    Batches: TypeAlias = npt.NDArray[np.void]
+    Bytes: TypeAlias = npt.NDArray[np.uint8]
+    Ints: TypeAlias = npt.NDArray[np.int32]
+    Longs: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK_BYTES: Final = 8 << 20
 WORTH_COMPILING_BYTES: Final = 64 << 20
@@ -46,9 +49,32 @@ WORTH_COMPILING_BYTES: Final = 64 << 20
 half a second to start, and four more seconds to compile its loops for the first time.
 """
 
-_ROWS = 1 << 17
-_UNPACKED_BYTES = 8 << 20
+_LONGS = ("position", "base_offset", "last_offset", "timestamp_base_ms", "max_timestamp_ms", "producer_id")
+HEADERS: Final = np.dtype(
+    [
+        *((name, np.int64) for name in _LONGS),
+        *((name, np.int32) for name in ("size_bytes", "leader_epoch", "base_sequence", "record_count")),
+        ("crc", np.uint32),
+        *((name, np.int16) for name in ("attributes", "producer_epoch")),
+        *((name, np.int8) for name in ("magic", "marker")),
+    ],
+    align=True,
+)
+"""A row for each batch: the fields of ``batches.Batch`` under the same names, and ``marker``, from a control batch.
+
+A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; its other fields are zero.
+"""
+MARKER_NAMES: Final = (*MARKERS, "other")
+"""Names by value of ``marker``; types that end no transaction have the same name."""
+NO_MARKER, OTHER_CONTROL = -1, len(MARKERS)
+"""Values of ``marker``: data, or a control batch that compaction has emptied; and the other types."""
+ASK: Final = -2
+"""The value of ``marker`` for unusual bytes until the reference has read them."""
+
 _MARKERS = {kind: number for number, kind in enumerate(MARKERS)}
+_ROWS = 1 << 17
+_RECORD_COLUMNS = (np.int32, np.int64, np.int64, np.uint8, *6 * (np.int32,))
+_UNPACKED_BYTES = 8 << 20
 
 
 class Readable(Protocol):
@@ -63,7 +89,7 @@ class Block:
     """Consecutive complete batches of one file.
 
     ``data`` begins at byte ``position`` of ``source``. ``batches`` and ``skipped``, the entries of magic 0 and 1,
-    are structured arrays of `columns.HEADERS`, with positions in the file.
+    are structured arrays of `HEADERS`, with positions in the file.
     """
 
     source: str
@@ -116,7 +142,9 @@ def iter_blocks(
     position, previous_offset = 0, -1
     rest: Bytes = np.empty(0, np.uint8)
     while True:
-        data, at_end = _filled(file, rest, max(block_bytes, _announced_bytes(rest)))
+        is_announced = len(rest) >= HEADER.size
+        entry_bytes = LOG_OVERHEAD + int.from_bytes(rest[8:LOG_OVERHEAD].tobytes()) if is_announced else HEADER.size
+        data, at_end = _filled(file, rest, max(block_bytes, entry_bytes))
         rows = np.empty(len(data) // LEAST_BYTES[0] + 1, HEADERS)
         count, end, status = kernels.walk_batches(data, position, previous_offset, rows)
         entries = rows[:count].copy()
@@ -130,13 +158,11 @@ def iter_blocks(
             previous_offset = int(entries["last_offset"][-1])
         rest = data[end:]
         position += end
-        if status == kernels.ZERO:
-            tail = _not_zero(file, rest)
-            if tail is None:
-                return
-            _refuse(tail, position, previous_offset, source, verify_crc=verify_crc)
-        if status == kernels.WRONG or (status == kernels.CUT and at_end):
-            _refuse(rest, position, previous_offset, source, verify_crc=verify_crc)
+        wrong = _not_zero(file, rest) if status == kernels.ZERO else rest
+        if wrong is None:
+            return
+        if status in {kernels.ZERO, kernels.WRONG} or (status == kernels.CUT and at_end):
+            _refuse(wrong, position, previous_offset, source, verify_crc=verify_crc)
         if at_end:
             return
 
@@ -149,8 +175,7 @@ def unpack(
     Control batches are left out. One `Unpacked` has at most 131,072 records, and 8 MiB of unpacked bytes plus the rest
     of a batch. Raises ``CorruptLogError`` as ``batches.iter_records``, after yielding the records before the error.
     """
-    chosen = np.arange(len(block.batches))
-    chosen = chosen if selection is None else chosen[selection]
+    chosen = np.arange(len(block.batches))[... if selection is None else selection]
     chosen = chosen[block.batches["attributes"][chosen] & CONTROL == 0]
     batches = block.batches[chosen]
     if (batches["attributes"] & CODEC_MASK).any():
@@ -171,13 +196,6 @@ def key_hashes(unpacked: Unpacked) -> npt.NDArray[np.uint64]:
 
 
 # Blocks
-
-
-def _announced_bytes(rest: Bytes) -> int:
-    """Return the size of the entry that begins in ``rest``, or enough bytes to read its size."""
-    if len(rest) < HEADER.size:
-        return HEADER.size
-    return LOG_OVERHEAD + int.from_bytes(rest[8:LOG_OVERHEAD].tobytes())
 
 
 def _filled(file: Readable, rest: Bytes, size_bytes: int) -> tuple[Bytes, bool]:
@@ -239,11 +257,8 @@ def _refuse(data: Bytes, position: int, previous_offset: int, source: str, *, ve
 
 def _reference_batch(data: Bytes, position: int, row: np.void, source: str) -> Batch:
     start = int(row["position"])
-    at = start - position
-    view = data[at : at + int(row["size_bytes"])]
-    (batch,) = iter_entries(view.data, source=source, verify_crc=False, start=start)
-    if not isinstance(batch, Batch):
-        raise TypeError(f"{source} at byte {start}: an entry of magic {batch.magic}")
+    view = data[start - position :][: int(row["size_bytes"])]
+    (batch,) = iter_batches(view.data, source=source, verify_crc=False, start=start)
     return batch
 
 
@@ -291,7 +306,7 @@ def _walk_records(
     remaining = int(batches["record_count"].sum(dtype=np.int64))
     status = kernels.FULL
     while status == kernels.FULL:
-        columns = _columns(min(remaining, _ROWS))
+        columns: list[Any] = [np.empty(min(remaining, _ROWS), dtype) for dtype in _RECORD_COLUMNS]
         count, status = kernels.walk_records(data, batches, starts, ends, state, *columns)
         remaining -= count
         if count:
@@ -299,11 +314,6 @@ def _walk_records(
             yield Unpacked(data, chosen[batch].astype(np.int32), *others)
     if status == kernels.WRONG:
         _refuse_records(block, int(chosen[state[0]]))
-
-
-def _columns(rows: int) -> list[Any]:
-    fixed = [np.empty(rows, dtype) for dtype in (np.int32, np.int64, np.int64, np.uint8)]
-    return [*fixed, *(np.empty(rows, np.int32) for _ in range(6))]
 
 
 def _refuse_records(block: Block, index: int) -> NoReturn:

@@ -1,6 +1,5 @@
 """Write magic-2 record batches as a broker would: for tests and for simulated brokers."""
 
-import struct
 from collections.abc import Sequence
 
 from crc32c import crc32c
@@ -17,10 +16,6 @@ from harness.broker_files.segments.batches import (
 )
 from harness.broker_files.segments.codecs import CODECS, Codec, compress
 from harness.broker_files.segments.records import Record, encode_record
-
-_NO_TIMESTAMP = -1
-_CRC = struct.Struct(">I")
-_CRC_AT = CRC_FROM - _CRC.size
 
 
 def encode_batch(
@@ -48,25 +43,18 @@ def encode_batch(
 
     Raises ``struct.error`` for a number that does not fit its field.
     """
-    timestamps = [record.timestamp_ms for record in records] or [_NO_TIMESTAMP]
+    timestamps = [record.timestamp_ms for record in records] or [-1]
     base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
     packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
-    has_horizon = delete_horizon_ms is not None
-    flags = {
-        APPEND_TIME: append_time,
-        TRANSACTIONAL: is_transactional,
-        CONTROL: is_control,
-        DELETE_HORIZON: has_horizon,
-    }
-    attributes = (CODECS.index(codec) if records else 0) + sum(flag for flag, is_set in flags.items() if is_set)
-    payload = compress(codec, packed) if records else b""
+    payload, codec_bits = (compress(codec, packed), CODECS.index(codec)) if records else (b"", 0)
+    flags = append_time * APPEND_TIME | is_transactional * TRANSACTIONAL | is_control * CONTROL
+    horizon = 0 if delete_horizon_ms is None else DELETE_HORIZON
     head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
     times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
-    producer = (producer_id, producer_epoch, base_sequence)
-    no_crc = 0
-    fields = (*head, no_crc, attributes, last_offset - base_offset, *times_ms, *producer, len(records))
+    producer, offset_delta, no_crc = (producer_id, producer_epoch, base_sequence), last_offset - base_offset, 0
+    fields = (*head, no_crc, codec_bits | flags | horizon, offset_delta, *times_ms, *producer, len(records))
     batch = bytearray(HEADER.pack(*fields)) + payload
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    batch[CRC_FROM - 4 : CRC_FROM] = crc32c(memoryview(batch)[CRC_FROM:]).to_bytes(4)
     return bytes(batch)

@@ -15,7 +15,7 @@ from harness.broker_files.segments.kernels import read_field
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from harness.broker_files.segments.columns import Bytes, Ints
+    from harness.broker_files.segments.blocks import Bytes, Ints
 
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _SHIFT = np.uint64(47)

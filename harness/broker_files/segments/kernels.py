@@ -23,13 +23,13 @@ from harness.broker_files.segments.batches import (
     MAX_BATCH_BYTES,
 )
 from harness.broker_files.segments.batches import HEADER as _HEADER
+from harness.broker_files.segments.blocks import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.codecs import CODECS
-from harness.broker_files.segments.columns import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.jit import BYTES, compiled, inlined, load_byte
 from harness.broker_files.segments.records import MAX_INT64
 
 if TYPE_CHECKING:
-    from harness.broker_files.segments.columns import Batches, Bytes, Ints, Longs
+    from harness.broker_files.segments.blocks import Batches, Bytes, Ints, Longs
 
 READ, CUT, WRONG, ZERO, FULL = 0, 1, 2, 3, 4
 """The end of a walk: at the end of the data, inside a batch, at data that no broker writes, at a length of zero, or at
@@ -105,17 +105,15 @@ def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
     key_size, key_at, at = read_field(data, at, end)
     value_size, value_at, at = read_field(data, at, end)
     header_count, at = _varint(data, at, end)
-    headers_at = at
-    if header_count:
-        remaining = header_count
-        while remaining > 0 and at < end:
-            name_size, _, at = read_field(data, at, end)
-            _, _, at = read_field(data, at, end)
-            if name_size < 0:
-                at = _BEYOND
-            remaining -= 1
-        if remaining:
+    headers_at, remaining = at, header_count
+    while remaining > 0 and at < end:
+        name_size, _, at = read_field(data, at, end)
+        _, _, at = read_field(data, at, end)
+        if name_size < 0:
             at = _BEYOND
+        remaining -= 1
+    if remaining:
+        at = _BEYOND
     return (
         end if at == end else -1,
         attributes,
@@ -181,8 +179,7 @@ def walk_batches(  # noqa: PLR0911
     Returns the number of rows, the place of the first unread byte and the status. CRCs are not verified. ``rows`` must
     have a row for every 26 bytes, the smallest size of an entry.
     """
-    count = 0
-    at = 0
+    count = at = 0
     while at < len(data):
         available = len(data) - at
         if available < LOG_OVERHEAD:

@@ -56,7 +56,7 @@ class Marker:
 
 
 def read_record(
-    data: bytes, position: int, *, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
+    data: bytes, position: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
 ) -> tuple[Record, int]:
     """Parse the record at ``position`` and return it with the position after it.
 
@@ -67,9 +67,7 @@ def read_record(
     end = start + length
     if length < 0 or end > len(data):
         raise ValueError(f"it announces {length} bytes, {len(data) - start} are left")
-    attributes = data[start]
-    position = start + 1
-    timestamp_delta, position = _read_varint(data, position)
+    timestamp_delta, position = _read_varint(data, start + 1)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position)
     value, position = _read_bytes(data, position)
@@ -88,22 +86,16 @@ def read_record(
     timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
     if not -MAX_INT64 - 1 <= timestamp_ms <= MAX_INT64:
         raise ValueError(f"its timestamp is {timestamp_ms}")
-    return Record(base_offset + offset_delta, timestamp_ms, key, value, tuple(headers), attributes), position
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, tuple(headers), data[start]), position
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
     """Encode a record for ``read_record``."""
-    parts = [
-        bytes([record.attributes]),
-        _encode_varint(record.timestamp_ms - base_timestamp_ms),
-        _encode_varint(record.offset - base_offset),
-        _encode_bytes(record.key),
-        _encode_bytes(record.value),
-        _encode_varint(len(record.headers)),
-    ]
-    for name, value in record.headers:
-        parts += _encode_bytes(name.encode()), _encode_bytes(value)
-    body = b"".join(parts)
+    deltas = (record.timestamp_ms - base_timestamp_ms, record.offset - base_offset)
+    content = (record.key, record.value)
+    headers = (field for name, value in record.headers for field in (name.encode(), value))
+    parts = (*map(_encode_varint, deltas), *map(_encode_bytes, content), _encode_varint(len(record.headers)))
+    body = b"".join([bytes([record.attributes]), *parts, *map(_encode_bytes, headers)])
     return _encode_varint(len(body)) + body
 
 
@@ -179,8 +171,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _encode_varint(value: int) -> bytes:
-    raw = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
+    raw, out = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
     while raw > 0x7F:  # noqa: PLR2004
         out.append(raw & 0x7F | 0x80)
         raw >>= 7

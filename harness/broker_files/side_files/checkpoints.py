@@ -27,11 +27,10 @@ def read_checkpoint(data: bytes, *, source: str) -> dict[tuple[str, int], int]:
     """
     offsets: dict[tuple[str, int], int] = {}
     for number, position, entry in _entries(data, _ENTRY, "topic partition offset", source=source):
-        partition = (entry[1].decode(), int(entry[2]))
-        if partition in offsets:
-            reason = f"line {number}: partition {partition[0]}-{partition[1]} a second time"
-            raise CorruptLogError(source, position, reason)
-        offsets[partition] = int(entry[3])
+        topic, partition = entry[1].decode(), int(entry[2])
+        if (topic, partition) in offsets:
+            raise CorruptLogError(source, position, f"line {number}: partition {topic}-{partition} a second time")
+        offsets[topic, partition] = int(entry[3])
     return offsets
 
 

@@ -20,14 +20,11 @@ from harness.broker_files.segments.batches import CorruptLogError
 if TYPE_CHECKING:
     from harness.broker_files.segments.batches import BytesLike
 
-_VERSION = 1
+_VERSION, _ABORTED_VERSION = 1, 0
 _HEADER = struct.Struct(">hIi")  # version, crc32c, entry count
-_CRC_AT = 2
-_CRC_FROM = 6
+_CRC_AT, _CRC_FROM = 2, 6
 _ENTRY = struct.Struct(">qhiqiqiq")
-_NO_OFFSET = -1
 _ABORTED = struct.Struct(">hqqqq")
-_ABORTED_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,9 @@ class ProducerEntry:
 
 
 def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntry]:
-    """Return the entries of a file in order.
+    """Return the entries of a file in order. The CRC covers the file from the count to its end.
 
-    Raises ``CorruptLogError`` for a file that is too short (``cut``), another version, a bad CRC, or other than the
-    announced number of entries. The CRC covers the file from the count to its end.
+    Raises ``CorruptLogError`` for a file that is too short (``cut``) or long, another version, and a bad CRC.
     """
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size:
@@ -66,12 +62,8 @@ def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntr
         raise CorruptLogError(source, _CRC_AT, f"CRC is {computed:08x}, the header says {crc:08x}")
     if len(view) != size:
         raise CorruptLogError(source, _CRC_FROM, f"{count} entries do not fill {len(view)} bytes")
-    return [_entry(*fields) for fields in _ENTRY.iter_unpack(view[_HEADER.size :])]
-
-
-def _entry(*fields: int) -> ProducerEntry:
-    entry = ProducerEntry(*fields)
-    return replace(entry, current_txn_first_offset=None) if fields[-1] == _NO_OFFSET else entry
+    entries = (ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(view[_HEADER.size :]))
+    return [replace(e, current_txn_first_offset=None) if e.current_txn_first_offset == -1 else e for e in entries]
 
 
 def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
@@ -79,7 +71,7 @@ def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
     covered = struct.pack(">i", len(entries))
     for entry in entries:
         *fields, open_from = astuple(entry)
-        covered += _ENTRY.pack(*fields, _NO_OFFSET if open_from is None else open_from)
+        covered += _ENTRY.pack(*fields, -1 if open_from is None else open_from)
     return struct.pack(">hI", _VERSION, crc32c(covered)) + covered
 
 

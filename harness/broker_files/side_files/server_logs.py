@@ -11,11 +11,7 @@ Event: TypeAlias = dict[str, Any]
 
 @dataclass
 class ServerLogs:
-    """Follows the logs of brokers.
-
-    ``paths``: the log of each broker, which need not exist yet. ``parse``: returns the event of a line and its broker,
-    or None.
-    """
+    """Follows logs of brokers, which need not exist yet. ``parse`` returns the event of a line and a broker."""
 
     paths: Mapping[int, Path]
     parse: Callable[[bytes, int], Event | None]
@@ -26,10 +22,10 @@ class ServerLogs:
         """Return the events of all complete lines so far, in the order of each broker's log."""
         for broker, path in self.paths.items():
             with suppress(FileNotFoundError), path.open("rb") as log:
-                log.seek(self._positions.get(broker, 0))
+                position = log.seek(self._positions.get(broker, 0))
                 text = log.read()
                 complete_lines = text[: text.rfind(b"\n") + 1]
-                self._positions[broker] = self._positions.get(broker, 0) + len(complete_lines)
+                self._positions[broker] = position + len(complete_lines)
                 parsed = (self.parse(line, broker) for line in complete_lines.splitlines())
                 self._events += [event for event in parsed if event is not None]
         return list(self._events)

@@ -57,4 +57,4 @@ def remote_path(
     """Return a path in these files, which are the only ones from now on."""
     monkeypatch.setattr(storage, "file_system_of", lambda _: files)
     stored = storage.Storage(root, prefix, "memory", (), "look there")
-    return cast("Path", storage.RemotePath(root, PurePosixPath(path), stored))
+    return cast("Path", storage.RemotePath(PurePosixPath(path), stored))
