@@ -1,4 +1,1 @@
-"""The writes of clients: the payload of each scenario, the filler around it, and the ballast of a topic.
-
-The scenarios are data in `harness.schedules`; the client libraries are in `harness.clients`.
-"""
+"""The writes of clients: the payload of each scenario, the filler around it, and the ballast of a topic."""

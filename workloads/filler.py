@@ -35,13 +35,15 @@ TRANSACTION_PERIODS = 4
 
 MOST_RENEWALS = 5
 
+BALLAST = "ballast"
+RECORD_BYTES = 16_384
+
 
 @dataclass
 class Filler:
-    """Owns the filler's producers, and their routines while a phase runs.
+    """Owns the filler's producers, and their routines while a phase runs. ``seed`` fixes every choice.
 
-    ``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process, ``rounds`` their
-    number so far.
+    ``period_s`` is the pause between two rounds of the plain process, ``rounds`` their number so far.
     """
 
     partitions: Sequence[TopicPartition]
@@ -73,13 +75,9 @@ class Filler:
         """Write throughout the block; on leaving it every transaction has ended and every record is answered."""
         for producer in (self._plain, *self._transactional):
             producer.phase = phase
-        routines = [
-            self.clock.every(self.period_s, partial(self._write_plain, phase), "the filler"),
-            *(
-                self.clock.every(self.period_s * TRANSACTION_PERIODS, partial(self._transact, n, phase), "the filler")
-                for n in range(self.transactional_processes)
-            ),
-        ]
+        actions = [(1, partial(self._write_plain, phase))]
+        actions += [(TRANSACTION_PERIODS, partial(self._transact, n, phase)) for n in range(len(self._transactional))]
+        routines = [self.clock.every(self.period_s * periods, act, "the filler") for periods, act in actions]
         self._routines += routines
         try:
             yield
@@ -119,10 +117,6 @@ class Filler:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"
         value = choice.randbytes(VALUE_BYTES // 2).hex()
         producer.send(*partition, key, None if choice.random() < DELETE_SHARE else value)
-
-
-BALLAST = "ballast"
-RECORD_BYTES = 16_384
 
 
 def write_ballast(

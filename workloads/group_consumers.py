@@ -60,8 +60,7 @@ class GroupReader:
         """Fetch the groups' offsets from the coordinators; return how long that took, by the operation's name.
 
         ``coordinators``: the broker that leads each group's partition. ``needed_s``: how long it took with brokers that
-        were never away; empty for these, which are given ``timeout_s``. Raises `HarnessError` where these do not
-        coordinate.
+        were never away; empty for these, which are given ``timeout_s``, and for which a refusal is a `HarnessError`.
         """
         began_s, within_s = self.clock.now_s(), self._patience(FETCH_OFFSETS, needed_s)
         # A broker that cannot load a group's partition says for ever that it does not coordinate the group.
@@ -90,9 +89,8 @@ class GroupReader:
             answer = last[group, stable]
             self._complete(event, answer)
             if not needed_s:
-                raise HarnessError(
-                    f"broker {coordinators[group]} leads the partition of group {group.name}, and says {answer.error}"
-                )
+                leads = f"broker {coordinators[group]} leads the partition of group {group.name}"
+                raise HarnessError(f"{leads}, and says {answer.error}")
         return {FETCH_OFFSETS: self.clock.now_s() - began_s}
 
     def _complete(self, event: dict[str, Any], answer: CommittedOffsets) -> None:
@@ -109,20 +107,16 @@ class GroupReader:
         return round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
 
     def _consume(self, coordinators: Mapping[Group, int], protocol: str, within_s: float) -> float:
-        """Consume with all groups at once, until each partition has delivered a record or the time is over.
-
-        Returns how long that took.
-        """
+        """Consume until every partition has delivered a record, or the time is over; return the seconds."""
         began_s = self.clock.now_s()
         first: dict[Group, dict[int, int]] = {group: {} for group in coordinators}
+        consumers: dict[Group, GroupConsumer] = {}
+        events = {}
         with ExitStack() as owned:
-            consumers: dict[Group, GroupConsumer] = {}
-            events = {}
             for group, broker in coordinators.items():
                 events[group] = self.history.invoke(f=CONSUME, **self._who(group, broker), protocol=protocol)
-                consumers[group] = owned.enter_context(
-                    closing(self.library.consumer(group.name, group.topic, protocol))
-                )
+                consumer = self.library.consumer(group.name, group.topic, protocol)
+                consumers[group] = owned.enter_context(closing(consumer))
 
             def all_delivered() -> bool:
                 for group, consumer in consumers.items():

@@ -46,11 +46,14 @@ class OffsetsFiller:
     def running(self, phase: Phase) -> Iterator[None]:
         """Commit throughout the block."""
         choice = random.Random(f"{self.seed}/offsets/{phase}")  # noqa: S311
-        groups = {
-            tp: [group_in(f"filler.{phase}.{n}", tp[1], self.count) for n in range(FILLER_GROUPS)]
-            for tp in self.partitions
-        }
-        routine = self.clock.every(self.period_s, partial(self._commit, groups, choice), "the filler of offsets")
+
+        def commit() -> None:
+            for tp in self.partitions:
+                group = group_in(f"filler.{phase}.{choice.randrange(FILLER_GROUPS)}", tp[1], self.count)
+                # A leader that is just moving answers the next round.
+                self._try(tp, group, choice.randrange(MOST_OFFSET))
+
+        routine = self.clock.every(self.period_s, commit, "the filler of offsets")
         self._routines.append(routine)
         try:
             yield
@@ -69,20 +72,13 @@ class OffsetsFiller:
         for tp in partitions:
             for n in range(records):
                 group = group_in(f"ballast.{n}", tp[1], self.count)
-                commit = partial(self._try, tp, group, {(self.topic, 0): n}, "x" * BALLAST_BYTES)
+                commit = partial(self._try, tp, group, n, "x" * BALLAST_BYTES)
                 self.clock.wait_until(commit, timers.settle_s, f"{tp[0]}-{tp[1]} to take the ballast")
 
-    def _commit(self, groups: dict[TopicPartition, list[str]], choice: random.Random) -> None:
-        for tp, names in groups.items():
-            # A leader that is just moving answers the next round.
-            self._try(tp, choice.choice(names), {(self.topic, 0): choice.randrange(MOST_OFFSET)})
-
-    def _try(
-        self, partition: TopicPartition, group: str, offsets: dict[TopicPartition, int], metadata: str = ""
-    ) -> bool:
-        """Commit once; whether the coordinator has taken it."""
+    def _try(self, partition: TopicPartition, group: str, offset: int, metadata: str = "") -> bool:
+        """Commit once; return whether the coordinator has accepted the offset."""
         try:
-            ask(self.leader(partition), commit_offsets(group, offsets, metadata))
+            ask(self.leader(partition), commit_offsets(group, {(self.topic, 0): offset}, metadata))
         except OSError:
             return False
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
@@ -48,17 +48,13 @@ class Payload:
             for process in sorted({operation.process for operation in scenario.operations})
             for name in [client_name(scenario.name, process)]
         }
+        # Records that were acknowledged before the run was resumed are written.
         for event in history.past:
-            self._recall(event)
-
-    def _recall(self, event: dict[str, Any]) -> None:
-        """Take a record that was acknowledged before the run was resumed as written."""
-        scenario, process = scenario_and_process(event["process"])
-        if (event["part"], event["type"], event["f"], scenario) != (PART, "ok", "produce", self.scenario.name):
-            return
-        write = Write(process, event.get("key", ""), event["tombstone"], value=event.get("value") or "")
-        partition = (event["topic"], event["partition"])
-        self._written.append((Phase(event["phase"]), write, partition, event["offset"]))
+            name, process = scenario_and_process(event["process"])
+            if (event["part"], event["type"], event["f"], name) == (PART, "ok", "produce", scenario.name):
+                write = Write(process, event.get("key", ""), event["tombstone"], value=event.get("value") or "")
+                partition = (event["topic"], event["partition"])
+                self._written.append((Phase(event["phase"]), write, partition, event["offset"]))
 
     def init(self) -> None:
         """Obtain producer ids."""
@@ -98,14 +94,9 @@ class Payload:
 
     def critical_offset(self, kind: Critical, partition: TopicPartition, observer: ReplicaObserver) -> int | None:
         """Return the offset of the tombstone or marker that must be removed; None as long as it was never seen."""
-        if kind is Critical.TOMBSTONE:
-            return self._first_written(partition, Phase.OUTAGE, lambda write: write.deletes)
-        transactional = self.scenario.transactional_processes
-        first = self._first_written(partition, Phase.BEFORE, lambda write: write.process in transactional)
-        return None if first is None else observer.marker_after(partition, first)
-
-    def _first_written(
-        self, partition: TopicPartition, phase: Phase, is_critical: Callable[[Write], bool]
-    ) -> int | None:
+        is_tombstone, transactional = kind is Critical.TOMBSTONE, self.scenario.transactional_processes
+        phase = Phase.OUTAGE if is_tombstone else Phase.BEFORE
         written = ((write, offset) for at, write, tp, offset in self._written if at is phase and tp == partition)
-        return next((offset for write, offset in written if is_critical(write)), None)
+        critical = (o for write, o in written if (write.deletes if is_tombstone else write.process in transactional))
+        first = next(critical, None)
+        return first if is_tombstone or first is None else observer.marker_after(partition, first)

@@ -1,7 +1,6 @@
-"""The client libraries that workloads write with, one file each, in one table; and the consumer at the end of a run.
+"""The client libraries that workloads write with, one file each, and the consumer at the end of a run.
 
-A client records every operation in the history. `workloads` decides what clients write; `harness.kafka_api` has the
-requests that client libraries do not support.
+A client records every operation in the history. `harness.kafka_api` has the requests that libraries do not support.
 """
 
 from __future__ import annotations
@@ -111,10 +110,7 @@ class Library:
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """The parameters of a library: the brokers' addresses and logins; for Java the runtime, jars and a work directory.
-
-    ``classpath``: empty for a library that needs no jars.
-    """
+    """The brokers' addresses and logins; for Java the runtime, a work directory and the jars, otherwise empty."""
 
     run_id: str
     bootstrap: str

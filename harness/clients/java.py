@@ -1,5 +1,7 @@
 """The Java client, driven through py4j on the brokers' own jars: transactions v2 from 4.0 on (KIP-890)."""
 
+# ruff: noqa: D102 (methods of the protocols of `harness.clients`)
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +38,13 @@ CONNECTION = {
     "metadata.max.age.ms": "1000",
 }
 SERIALIZATION = "org.apache.kafka.common.serialization"
+TIMEOUT_MS = str(int(OPERATION_TIMEOUT_S * 1000))
 CONFIG = {
     **CONNECTION,
     "acks": "all",
     "linger.ms": "0",
-    "delivery.timeout.ms": str(int(OPERATION_TIMEOUT_S * 1000)),
-    "max.block.ms": str(int(OPERATION_TIMEOUT_S * 1000)),
+    "delivery.timeout.ms": TIMEOUT_MS,
+    "max.block.ms": TIMEOUT_MS,
     "key.serializer": f"{SERIALIZATION}.StringSerializer",
     "value.serializer": f"{SERIALIZATION}.StringSerializer",
 }
@@ -51,16 +54,13 @@ CONSUMER_CONFIG = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
     "fetch.max.wait.ms": "50",
-    "default.api.timeout.ms": str(int(OPERATION_TIMEOUT_S * 1000)),
+    "default.api.timeout.ms": TIMEOUT_MS,
     "key.deserializer": f"{SERIALIZATION}.ByteArrayDeserializer",
     "value.deserializer": f"{SERIALIZATION}.ByteArrayDeserializer",
 }
 CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CLOSE_TIMEOUT_MS = 2_000
-
-ONCE = {"retries": "0"}
-STEPS = {"init": "initTransactions", **{step: f"{step}Transaction" for step in ("begin", "commit", "abort")}}
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
         yield Library(
             lambda transactional_id: JavaProducer(jvm, transactional_id, connection),
             JavaGroups(jvm, connection),
-            once=lambda: JavaProducer(jvm, None, {**connection, **ONCE}),
+            once=lambda: JavaProducer(jvm, None, {**connection, "retries": "0"}),
         )
 
 
@@ -111,9 +111,8 @@ class JavaProducer:
         self._sent: list[tuple[Any, Answered]] = []
 
     def transact(self, step: TransactionStep) -> None:
-        """See `LibraryProducer`."""
         with _client_errors():
-            getattr(self._producer, STEPS[step])()
+            getattr(self._producer, "initTransactions" if step == "init" else f"{step}Transaction")()
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Send a record; its acknowledgement is recorded in `flush`."""
@@ -128,7 +127,6 @@ class JavaProducer:
             reply(_message(error), NO_OFFSET)
 
     def flush(self) -> int:
-        """Wait for every answer."""
         self._producer.flush()
         sent, self._sent = self._sent, []
         for future, answered in sent:
@@ -141,7 +139,6 @@ class JavaProducer:
         return 0
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of a group as part of the open transaction."""
         member = self._jvm.org.apache.kafka.clients.consumer.ConsumerGroupMetadata(group)
         with _client_errors():
             self._producer.sendOffsetsToTransaction(_java_offsets(self._jvm, offsets), member)
@@ -155,25 +152,20 @@ class JavaGroups:
     _connection: Mapping[str, str]
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets as a consumer that is assigned its partitions."""
         consumer = self._consumer({"group.id": group})
         with _client_errors(), closing(JavaConsumer(self._jvm, consumer)):
             consumer.commitSync(_java_offsets(self._jvm, offsets))
 
     def delete(self, group: str) -> None:
-        """Delete a group without members."""
-        config = {**CONNECTION, **self._connection, "default.api.timeout.ms": CONFIG["max.block.ms"]}
-        with closing(self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))) as admin:
-            groups = self._jvm.java.util.List.of(group)
-            with _client_errors():
-                admin.deleteConsumerGroups(groups).all().get()
+        config = {**CONNECTION, **self._connection, "default.api.timeout.ms": TIMEOUT_MS}
+        admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))
+        with closing(admin), _client_errors():
+            admin.deleteConsumerGroups(self._jvm.java.util.List.of(group)).all().get()
 
     def producer(self, transactional_id: str) -> JavaProducer:
-        """Return a transactional producer."""
         return JavaProducer(self._jvm, transactional_id, self._connection)
 
     def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer:
-        """Return a consumer that joins the group."""
         # Clients of 3.9 have the setting, too, but only as an early access to the new protocol.
         settings = CLASSIC_CONFIG if protocol == CLASSIC else {"group.protocol": protocol}
         return JavaConsumer(self._jvm, self._consumer({**settings, "group.id": group}), topic)
@@ -192,7 +184,6 @@ class JavaConsumer:
             consumer.subscribe(jvm.java.util.List.of(topic))
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        """Return the next records."""
         timeout = self._jvm.java.time.Duration.ofMillis(int(timeout_s * 1000))
         with _client_errors():
             records = self._consumer.poll(timeout).iterator()
@@ -203,7 +194,6 @@ class JavaConsumer:
         return delivered
 
     def close(self) -> None:
-        """Leave the group."""
         self._consumer.close(self._jvm.java.time.Duration.ofMillis(CLOSE_TIMEOUT_MS))
 
 

@@ -1,12 +1,14 @@
 """librdkafka, through confluent-kafka: transactions v1 with every broker (at least up to 2.16)."""
 
+# ruff: noqa: D102 (methods of the protocols of `harness.clients`)
+
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -37,8 +39,6 @@ CONNECTION = {
     "log_level": 0,
 }
 CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000)}
-IDEMPOTENT = {"enable.idempotence": "true"}
-ONCE = {"message.send.max.retries": 0}
 TRANSACTIONAL = {
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     # Offsets of a transaction wait for their group's coordinator without a bound, in spite of their time-out, and look
@@ -72,27 +72,21 @@ RETRY_S = 0.05
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
     """Yield the library; each producer and consumer connects at its first use."""
-    login = spec.security.for_librdkafka() if spec.security else {}
-    with _log_to(spec.log_path, spec.run_id) as logger:
-        common = {**login, "logger": logger}
-        yield Library(
-            lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, common),
-            LibrdkafkaGroups(spec.bootstrap, common),
-            lambda: LibrdkafkaProducer(spec.bootstrap, None, {**common, **IDEMPOTENT}),
-            lambda: LibrdkafkaProducer(spec.bootstrap, None, {**common, **ONCE}),
-        )
-
-
-@contextmanager
-def _log_to(path: Path, run_id: str) -> Iterator[logging.Logger]:
-    """Yield a logger that writes to this file only, as the library's fatal messages would go to the terminal."""
-    logger = logging.getLogger(f"{__name__}.{run_id}")
-    handler = logging.FileHandler(path, delay=True)
+    # The library's fatal messages would go to the terminal.
+    logger = logging.getLogger(f"{__name__}.{spec.run_id}")
+    handler = logging.FileHandler(spec.log_path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s librdkafka %(message)s"))
     logger.propagate = False
     logger.addHandler(handler)
+    common = {**(spec.security.for_librdkafka() if spec.security else {}), "logger": logger}
+    make = partial(LibrdkafkaProducer, spec.bootstrap)
     try:
-        yield logger
+        yield Library(
+            lambda transactional_id: make(transactional_id, common),
+            LibrdkafkaGroups(spec.bootstrap, common),
+            partial(make, None, {**common, "enable.idempotence": "true"}),
+            partial(make, None, {**common, "message.send.max.retries": 0}),
+        )
     finally:
         logger.removeHandler(handler)
         handler.close()
@@ -112,7 +106,6 @@ class LibrdkafkaProducer:
         self._producer = Producer(config)
 
     def transact(self, step: TransactionStep) -> None:
-        """See `LibraryProducer`."""
         with _client_errors():
             match step:
                 case "init":
@@ -167,28 +160,31 @@ class LibrdkafkaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
     def __init__(self, bootstrap: str, common: Mapping[str, Any]) -> None:
-        self._bootstrap, self._common = bootstrap, common
+        self.producer = partial(LibrdkafkaProducer, bootstrap, common=common)
         self._config: Mapping[str, Any] = {**common, "bootstrap.servers": bootstrap}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets as a consumer that is assigned its partitions."""
+        """Commit repeatedly while the coordinator moves, as `KafkaConsumer.commitSync` does."""
+        deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
         consumer = Consumer({**CONSUMER_CONFIG, **self._config, "group.id": group})
         with closing(consumer), _client_errors():
-            _commit(consumer, _offsets(offsets))
+            while True:
+                try:
+                    consumer.commit(offsets=_offsets(offsets), asynchronous=False)
+                except KafkaException as error:
+                    if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline_s:
+                        raise
+                    consumer.poll(RETRY_S)
+                else:
+                    return
 
     def delete(self, group: str) -> None:
-        """Delete a group without members."""
         admin = AdminClient({**CONNECTION, **self._config})
         (deleted,) = admin.delete_consumer_groups([group], request_timeout=OPERATION_TIMEOUT_S).values()
         with _client_errors():
             deleted.result(OPERATION_TIMEOUT_S)
 
-    def producer(self, transactional_id: str) -> LibrdkafkaProducer:
-        """Return a transactional producer."""
-        return LibrdkafkaProducer(self._bootstrap, transactional_id, self._common)
-
     def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
-        """Return a consumer that joins the group."""
         settings = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
         return LibrdkafkaConsumer(Consumer({**CONSUMER_CONFIG, **self._config, **settings}), topic)
 
@@ -201,27 +197,12 @@ class LibrdkafkaConsumer:
         consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        """Return the next records."""
         messages = self._consumer.consume(CONSUMED_AT_ONCE, timeout=timeout_s)
         for error in (message.error() for message in messages):
             if error is not None and not error.retriable():
                 raise ClientError(str(error))
         delivered: list[Any] = [message for message in messages if message.error() is None]
         return [((message.topic(), message.partition()), message.offset()) for message in delivered]
-
-
-def _commit(consumer: Consumer, offsets: list[confluent_kafka.TopicPartition]) -> None:
-    """Commit repeatedly while the coordinator moves, as `KafkaConsumer.commitSync` does."""
-    deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
-    while True:
-        try:
-            consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline_s:
-                raise
-            consumer.poll(RETRY_S)
-        else:
-            return
 
 
 def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:

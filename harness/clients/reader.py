@@ -18,7 +18,6 @@ from harness.run_folder.history import History
 PART = "reader"
 POLL_S = 0.2
 ATTEMPT_S = 10.0
-STATISTICS_MS = 200
 
 CONFIG = {
     "group.id": "compaction-harness-reader",
@@ -27,7 +26,7 @@ CONFIG = {
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 50,
-    "statistics.interval.ms": STATISTICS_MS,
+    "statistics.interval.ms": 200,
     "log_level": 0,
 }
 
@@ -35,8 +34,7 @@ CONFIG = {
 class Reading(Protocol):
     """One read_committed consumer from the start of its partitions to their ends.
 
-    ``delivered``: its records, each a ``{offset, key, value or null}``. ``ends``: its positions in completed
-    partitions.
+    ``delivered``: records, each a ``{offset, key, value or null}``. ``ends``: positions in completed partitions.
     """
 
     delivered: dict[TopicPartition, list[dict[str, Any]]]
@@ -66,21 +64,15 @@ def read_committed(
     progress (librdkafka may ask the old leader for long after an election) is replaced by a new one. Raises
     `WaitTimeoutError` if no consumer reaches every end within ``timeout_s`` seconds.
     """
-    started_s = clock.now_s()
+    started_s, common = clock.now_s(), {"process": "reader", "part": PART, "phase": phase, "broker": broker}
+    awaited = "the read_committed consumer to reach the end of every partition"
     while True:
         events = [
-            history.invoke(
-                f="poll", process="reader", part=PART, phase=phase, topic=topic, partition=partition, broker=broker
-            )
-            for topic, partition in partitions
+            history.invoke(f="poll", **common, topic=topic, partition=partition) for topic, partition in partitions
         ]
         reading = begin(partitions)
         try:
-            clock.wait_until(
-                reading.is_at_end,
-                min(ATTEMPT_S, timeout_s),
-                "the read_committed consumer to reach the end of every partition",
-            )
+            clock.wait_until(reading.is_at_end, min(ATTEMPT_S, timeout_s), awaited)
         except WaitTimeoutError as error:
             for event in events:
                 history.complete("fail", event, error=str(error))
@@ -125,10 +117,8 @@ class LibrdkafkaReading:
             self._take(message)
         late = {tp: self._next[tp] for tp in self.delivered if tp not in self.ends and tp in self._next}
         if late and not messages:
-            answers = ask(self._leader, fetch(late))
-            self.ends |= {
-                tp: late[tp] for tp, answer in answers.items() if not isinstance(answer, str) and not answer.records
-            }
+            answers = ask(self._leader, fetch(late)).items()
+            self.ends |= {tp: late[tp] for tp, a in answers if not isinstance(a, str) and not a.records}
         return len(self.ends) == len(self.delivered)
 
     def _take(self, message: Any) -> None:

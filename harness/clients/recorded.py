@@ -85,10 +85,9 @@ class RecordingProducer:
         self._end("commit")
 
     def abort(self) -> None:
-        """Abort the open transaction.
+        """Abort the open transaction, after a flush.
 
-        Flushes first, as an abort immediately after a produce ends in a fatal INVALID_TXN_STATE (librdkafka 2.16 with
-        3.9 and 4.2).
+        An abort immediately after a produce ends in a fatal INVALID_TXN_STATE (librdkafka 2.16 with 3.9 and 4.2).
         """
         self._end("abort")
 
@@ -104,10 +103,9 @@ class RecordingProducer:
     def send(
         self, topic: str, partition: int, key: str | bytes, value: str | None, *, is_numbered: bool = False
     ) -> None:
-        """Produce without waiting; the completion is recorded when the broker has answered.
+        """Produce; the answer is recorded when it comes. Raises `OperationFailedError` for a rejected record.
 
-        ``is_numbered``: the value is the number of the operation, which the history has anyway. Raises
-        `OperationFailedError` if the library rejects the record.
+        ``is_numbered``: the value is the number of the operation, which the history has anyway.
         """
         event = self.history.invoke(
             f="produce",
@@ -118,10 +116,11 @@ class RecordingProducer:
             **({} if is_numbered else {"value": value}),
             tombstone=value is None,
         )
-        headers = [(HEADER_OP, str(event["op"]).encode())]
+        number = str(event["op"])
+        headers = [(HEADER_OP, number.encode())]
         if self.transactional_id is not None:
             headers.append((HEADER_TXN, f"{self.transactional_id}/{self._txn}".encode()))
-        content = str(event["op"]) if is_numbered and value is not None else value
+        content = number if is_numbered and value is not None else value
         answers, history = self._answers, self.history
 
         def answered(error: str | None, offset: int) -> None:

@@ -69,14 +69,14 @@ class SimulatedProducer:
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Append a record to its partition's leader."""
-        partition = self.client.cluster.partitions.get(to)
+        partition, missing = self.client.cluster.partitions.get(to), f"{to[0]}-{to[1]} does not exist"
         if partition is None:
-            raise ClientError(f"{to[0]}-{to[1]} does not exist", certainly=True)
+            raise ClientError(missing, certainly=True)
         if self.owner is not None:
             self._wait_ended()
         self._wait(lambda: partition.is_deleted or self._has_leader(partition), "a leader")
         if partition.is_deleted:
-            raise ClientError(f"{to[0]}-{to[1]} does not exist", certainly=True)
+            raise ClientError(missing, certainly=True)
         if self.owner is not None:
             # Another producer may have begun during the waits.
             self._raise_if_fenced()
@@ -104,14 +104,11 @@ class SimulatedProducer:
         """Return whether all records are stored, and send records again that a leader has lost."""
         is_done = True
         for sent in list(self.unanswered):
-            if sent.partition.is_deleted:
+            is_deleted = sent.partition.is_deleted
+            stored = None if is_deleted else sent.partition.is_stored(sent.batch)
+            if is_deleted or (stored is None and self._is_fenced):
                 self.unanswered.remove(sent)
-                sent.answered("the topic was deleted", -1)
-                continue
-            stored = sent.partition.is_stored(sent.batch)
-            if stored is None and self._is_fenced:
-                self.unanswered.remove(sent)
-                sent.answered(self._fenced_text, -1)
+                sent.answered("the topic was deleted" if is_deleted else self._fenced_text, -1)
                 continue
             if stored is None and self._has_leader(sent.partition):
                 sent.batch = sent.remake()
@@ -124,19 +121,20 @@ class SimulatedProducer:
         return leader is not None and self.client.cluster.is_reachable(leader)
 
     def _batch(
-        self, partition: SimPartition, key: bytes, value: str | None, headers: list[tuple[str, bytes]], sequence: int
+        self, partition: SimPartition, key: bytes, value: str | None, headers: Headers, sequence: int
     ) -> ModelBatch:
         base, now_ms, owner = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.owner
         content = None if value is None else value.encode()
+        producer_id, epoch, first = (-1, -1, -1) if owner is None else (owner.producer_id, self.epoch, sequence)
         return ModelBatch(
             base_offset=base,
             last_offset=base,
             records=(Record(base, now_ms, key, content, tuple(headers)),),
             max_timestamp_ms=now_ms,
             leader_epoch=partition.replication.leader_epoch,
-            producer_id=-1 if owner is None else owner.producer_id,
-            producer_epoch=-1 if owner is None else self.epoch,
-            base_sequence=-1 if owner is None else sequence,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=first,
             transactional=owner is not None,
         )
 

@@ -21,8 +21,7 @@ from harness.run_folder.history import History
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
 from workloads.group_consumers import Group, GroupReader
-from workloads.memberships import MembershipsProducer
-from workloads.offsets import Coordinators, OffsetsProducer, offset_key
+from workloads.group_records import Coordinators, memberships_producer, offset_key, offsets_producer
 from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
 
@@ -87,14 +86,14 @@ class GroupWorkload:
             return Payload(
                 scenario,
                 partitions,
-                lambda _: MembershipsProducer(self._client, coordinators, groups),
+                lambda _: memberships_producer(self._client, coordinators, groups),
                 self.history,
                 lambda tp, _: encode_group_key(groups[tp].name),
             )
         return Payload(
             scenario,
             partitions,
-            partial(OffsetsProducer, self._client, coordinators, deletes=scenario.deletes),
+            partial(offsets_producer, self._client, coordinators, deletes=scenario.deletes),
             self.history,
             lambda tp, key: offset_key(scenario.name, groups[tp].name, key),
         )

@@ -18,7 +18,7 @@ from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.schedules.scenario import Deletion, group_in, offsets_partition
-from workloads.offsets import Coordinators, OffsetsProducer, offset_key
+from workloads.group_records import Coordinators, offset_key, offsets_producer
 
 WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)
@@ -136,7 +136,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
 
 def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
     coordinators = Coordinators(groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock())
-    producer = OffsetsProducer(groups, coordinators, transactional_id, **more)
+    producer = offsets_producer(groups, coordinators, transactional_id, **more)
     answers: list[tuple[str | None, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))
     producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((error, offset)))

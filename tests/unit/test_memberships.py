@@ -23,8 +23,7 @@ from harness.play.run_plan import plan_run
 from harness.schedules.catalog import GROUP_SCENARIOS, scenarios_for
 from harness.targets import find_target
 from workloads.group_consumers import Group, GroupReader
-from workloads.memberships import MembershipsProducer
-from workloads.offsets import Coordinators
+from workloads.group_records import CoordinatorProducer, Coordinators, memberships_producer
 
 OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")
@@ -95,12 +94,12 @@ def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
     return fake
 
 
-def producer_of(members: FakeMembers) -> MembershipsProducer:
+def producer_of(members: FakeMembers) -> CoordinatorProducer:
     def never(*_: Any) -> None:
         raise NotImplementedError
 
     coordinators = Coordinators(members.batches, never, never, never, TickingClock())
-    return MembershipsProducer(members, coordinators, {OFFSETS: GROUP})  # type: ignore[arg-type]
+    return memberships_producer(members, coordinators, {OFFSETS: GROUP})  # type: ignore[arg-type]
 
 
 def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answer(members: FakeMembers) -> None:
@@ -120,7 +119,7 @@ def test_a_member_that_is_rejected_is_no_record_and_none_is_part_of_a_transactio
     producer.send(OFFSETS, KEY, "classic", [], lambda *answer: answers.append(answer))
     assert answers == [("GROUP_AUTHORIZATION_FAILED", -1)]
     assert members.calls[-1] == "ends without leaving"
-    with pytest.raises(TypeError, match="never part of a transaction"):
+    with pytest.raises(TypeError, match="no transactional id"):
         producer.transact("begin")
 
 

@@ -1,8 +1,7 @@
 """Applications on top of a cluster, one file each: real applications, and the view of their users on a diverged topic.
 
-An application reads topics of the run (`Application.topics`), or separate topics in its own format that the run writes
-like those of any scenario (`Application.scenarios`). It is started from scratch for each step of
-`harness.play.applications` and observed at its own interface. `harness.judge.consequences` interprets the observations.
+An application is started from scratch for each step of `harness.play.applications` and observed at its own interface.
+`harness.judge.consequences` interprets the observations.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,12 +2,11 @@
 
 The run writes these topics in Connect's own format (`KafkaConfigBackingStore`, `KafkaOffsetBackingStore`), record for
 record as a worker of 4.3.1 wrote them for the same calls of its REST interface, with the filler around them, which
-workers ignore. Then real workers are started on them, with ``exactly.once.source.support=enabled`` (KIP-618), so that
-they read these topics with read_committed. There are two workers, with a config topic each: the connectors of one
-have separate offset topics, and the config topic of the other is stuck.
-
-Users see the answers of the worker: the connectors and the state of their tasks (``GET /connectors``), and the
-offsets of stopped source connectors (``GET /connectors/NAME/offsets``, KIP-875), from which these continue later.
+workers ignore. Then two real workers are started on them, with ``exactly.once.source.support=enabled`` (KIP-618), so
+that they read these topics with read_committed. Each has a config topic: the connectors of one have separate offset
+topics, and the config topic of the other is stuck. Users see the connectors and the state of their tasks (``GET
+/connectors``), and the offsets from which stopped source connectors continue (``GET /connectors/NAME/offsets``,
+KIP-875).
 """
 
 import json
@@ -174,10 +173,7 @@ LOG_FLAGS: Final = (
 
 @dataclass
 class Worker:
-    """One worker process with its config topic.
-
-    ``life``: workers of one life are a separate group, so that none waits for the session of a former one.
-    """
+    """A worker process with its config topic. Workers of a ``life`` are a group: none waits for a former session."""
 
     configs: str
     life: str
@@ -186,7 +182,7 @@ class Worker:
     port: int
     running_s: float | None = None
     _started_s: float = field(init=False)
-    _process: subprocess.Popen[bytes] = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self) -> None:
         """Write its properties and start it."""
@@ -206,7 +202,7 @@ class Worker:
         marker = (f"-Djava.io.tmpdir={self.spec.work_dir}", process_marker(self.spec.run_id))
         flags = (*JVM_FLAGS, "-Xmx256m", *LOG_FLAGS, *marker, "-cp", self.spec.classpath)
         with self.spec.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [str(self.spec.java.path), *flags, MAIN_CLASS, str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -214,22 +210,18 @@ class Worker:
                 cwd=home,
             )
 
-    def terminate(self) -> None:
-        """Ask it to leave its group and to end."""
-        self._process.terminate()
-
     def stop(self) -> None:
         """Wait for its end; SIGKILL where that does not come: a worker that waits for a stuck topic never ends."""
         try:
-            self._process.wait(STOP_S)
+            self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(STOP_S)
+            self.process.kill()
+            self.process.wait(STOP_S)
 
     def is_ready(self) -> bool:
         """Return whether the worker lists its connectors."""
-        if self.running_s is None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if self.running_s is None:
                 self.get("/connectors")
                 self.running_s = self.watched_s()
         return self.running_s is not None
@@ -271,9 +263,8 @@ def state_of(status: Mapping[str, Any]) -> str:
 
 def positions_of(answer: Mapping[str, Any]) -> dict[str, str]:
     """Return the offset by partition of an answer to ``GET /connectors/NAME/offsets``, both as JSON."""
-    return {
-        _json(entry["partition"]): _json(entry["offset"]) for entry in answer["offsets"] if entry["offset"] is not None
-    }
+    offsets = [entry for entry in answer["offsets"] if entry["offset"] is not None]
+    return {_json(entry["partition"]): _json(entry["offset"]) for entry in offsets}
 
 
 def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
@@ -285,11 +276,9 @@ def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
             worker.start()
             owned.callback(worker.stop)
         for worker in workers:
-            owned.callback(worker.terminate)
+            owned.callback(worker.process.terminate)  # it leaves its group
         with suppress(WaitTimeoutError):
-            clock.wait_until(
-                lambda: not [worker for worker in workers if not worker.is_ready()], READY_S, "workers to answer"
-            )
+            clock.wait_until(lambda: not [w for w in workers if not w.is_ready()], READY_S, "workers to answer")
         ready = [worker for worker in workers if worker.running_s is not None]
         with suppress(WaitTimeoutError):
             clock.wait_until(lambda: all(worker.has_settled() for worker in ready), SETTLE_S, "the connectors to run")
@@ -304,21 +293,14 @@ def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
 
 def _observation(worker: Worker, topic: str, view: str, ask: Callable[[], dict[str, str]]) -> Observation:
     """Return what a worker answers; ``ask`` raises OSError where it is refused."""
-    entries, error = None, None
-    if worker.running_s is not None:
-        try:
-            entries = ask()
-        except OSError as refused:
-            error = reason_of(refused)
-    return {
-        "topic": topic,
-        "view": view,
-        "state": "starting" if worker.running_s is None else "ready",
-        "running_s": worker.running_s,
-        "watched_s": worker.watched_s(),
-        "entries": entries,
-        "error": error,
-    }
+    entries = error = None
+    state = "starting" if worker.running_s is None else "ready"
+    try:
+        entries = ask() if worker.running_s is not None else None
+    except OSError as refused:
+        error = reason_of(refused)
+    times_s = {"running_s": worker.running_s, "watched_s": worker.watched_s()}
+    return {"topic": topic, "view": view, "state": state, **times_s, "entries": entries, "error": error}
 
 
 def reason_of(refused: OSError) -> str:

@@ -26,4 +26,4 @@ def read_records_of(fake: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
         key, value = fake.log[batch.n]
         return [SimpleNamespace(offset=batch.n, key=key, value=value)]
 
-    monkeypatch.setattr("workloads.offsets.iter_records", records)
+    monkeypatch.setattr("workloads.group_records.iter_records", records)
