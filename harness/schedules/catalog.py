@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
@@ -48,146 +49,88 @@ def put(process: str, key: str, value: str) -> Write:
     return Write(process, key, value=value)
 
 
-def delete(process: str, key: str) -> Write:
-    """Return the write of a tombstone."""
-    return Write(process, key, deletes=True)
-
-
-def commit(process: str) -> End:
-    """Return the commit of the transaction that the first write of the process began."""
-    return End(process, COMMIT)
-
-
-def abort(process: str) -> End:
-    """Return the abort of the transaction that the first write of the process began."""
-    return End(process, ABORT)
-
+delete = partial(Write, deletes=True)
+"""The write of a tombstone."""
+commit, abort = partial(End, outcome=COMMIT), partial(End, outcome=ABORT)
+"""The end of the transaction that the first write of the process began."""
 
 SCENARIOS = (
     Scenario(
-        name="tombstone-divergence",
-        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
-        payload="delete",
-        summary="A key is deleted while a replica is down; it never sees the tombstone and keeps the value.",
-        before=(put("plain", "K", "value-before-delete"),),
-        outage=(delete("plain", "K"),),
+        "tombstone-divergence", Anomaly.TOMBSTONE_DIVERGENCE, "delete",
+        "A key is deleted while a replica is down; it never sees the tombstone and keeps the value.",
+        before=(put("plain", "K", "value-before-delete"),), outage=(delete("plain", "K"),),
     ),
     Scenario(
-        name="aborted-to-committed",
-        anomaly=Anomaly.ABORTED_TO_COMMITTED,
-        payload="value",
-        summary="A transaction is aborted while a replica is down; the next COMMIT there covers its data too.",
-        before=(put("tx", "poison", "SHOULD_NOT_SEE_THIS"),),
-        outage=(abort("tx"),),
+        "aborted-to-committed", Anomaly.ABORTED_TO_COMMITTED, "value",
+        "A transaction is aborted while a replica is down; the next COMMIT there covers its data too.",
+        before=(put("tx", "poison", "SHOULD_NOT_SEE_THIS"),), outage=(abort("tx"),),
         late=(put("tx", "good", "data"), commit("tx")),
     ),
     Scenario(
-        name="aborted-to-committed-delete",
-        anomaly=Anomaly.ABORTED_TO_COMMITTED,
-        payload="delete",
-        summary="A delete is aborted while a replica is down; the next COMMIT there deletes what should have stayed.",
-        before=(put("plain", "K", "never-deleted"), delete("tx", "K")),
-        outage=(abort("tx"),),
+        "aborted-to-committed-delete", Anomaly.ABORTED_TO_COMMITTED, "delete",
+        "A delete is aborted while a replica is down; the next COMMIT there deletes what should have stayed.",
+        before=(put("plain", "K", "never-deleted"), delete("tx", "K")), outage=(abort("tx"),),
         late=(put("tx", "good", "data"), commit("tx")),
     ),
     Scenario(
-        name="committed-to-aborted-value",
-        anomaly=Anomaly.COMMITTED_TO_ABORTED,
-        payload="value",
-        summary="A transaction is committed while a replica is down; the next ABORT there hides its data too.",
-        before=(put("tx", "K", "committed-value"),),
-        outage=(commit("tx"), put("plain", "K", "newer-value")),
+        "committed-to-aborted-value", Anomaly.COMMITTED_TO_ABORTED, "value",
+        "A transaction is committed while a replica is down; the next ABORT there hides its data too.",
+        before=(put("tx", "K", "committed-value"),), outage=(commit("tx"), put("plain", "K", "newer-value")),
         late=(put("tx", "garbage", "to-be-aborted"), abort("tx")),
     ),
     Scenario(
-        name="committed-to-aborted-delete",
-        anomaly=Anomaly.COMMITTED_TO_ABORTED,
-        payload="delete",
-        summary="A delete is committed while a replica is down; the next ABORT there undoes the delete.",
-        before=(put("plain", "K", "v0-deleted-later"), delete("tx", "K")),
-        outage=(commit("tx"),),
+        "committed-to-aborted-delete", Anomaly.COMMITTED_TO_ABORTED, "delete",
+        "A delete is committed while a replica is down; the next ABORT there undoes the delete.",
+        before=(put("plain", "K", "v0-deleted-later"), delete("tx", "K")), outage=(commit("tx"),),
         late=(put("tx", "garbage", "to-be-aborted"), abort("tx")),
     ),
     Scenario(
-        name="stuck-lso",
-        anomaly=Anomaly.STUCK_LSO,
-        payload="value",
-        summary="A transaction is committed while a replica is down; it stays open there and freezes read_committed.",
-        before=(put("tx", "K", "V"),),
-        outage=(commit("tx"), put("plain", "K", "newer-value")),
+        "stuck-lso", Anomaly.STUCK_LSO, "value",
+        "A transaction is committed while a replica is down; it stays open there and freezes read_committed.",
+        before=(put("tx", "K", "V"),), outage=(commit("tx"), put("plain", "K", "newer-value")),
     ),
-)
+)  # fmt: skip
 
 GROUP_SCENARIOS = (
     Scenario(
-        name="group-stuck-lso",
-        anomaly=Anomaly.STUCK_LSO,
-        payload="offset",
-        summary="Offsets of a group are committed in a transaction while a replica is down; they stay pending there.",
-        before=(put("tx", "0", "60"),),
-        outage=(commit("tx"), put("plain", "0", "61")),
-        kind=Kind.OFFSETS,
+        "group-stuck-lso", Anomaly.STUCK_LSO, "offset",
+        "Offsets of a group are committed in a transaction while a replica is down; they stay pending there.",
+        before=(put("tx", "0", "60"),), outage=(commit("tx"), put("plain", "0", "61")), kind=Kind.OFFSETS,
     ),
     Scenario(
-        name="group-aborted-to-committed",
-        anomaly=Anomaly.ABORTED_TO_COMMITTED,
-        payload="offset",
-        summary="A transaction with a group's offsets is aborted while a replica is down; the next COMMIT covers them.",
-        before=(put("plain", "0", "10"), put("tx", "0", "60")),
-        outage=(abort("tx"),),
-        late=(put("tx", "1", "5"), commit("tx")),
-        kind=Kind.OFFSETS,
+        "group-aborted-to-committed", Anomaly.ABORTED_TO_COMMITTED, "offset",
+        "A transaction with a group's offsets is aborted while a replica is down; the next COMMIT covers them.",
+        before=(put("plain", "0", "10"), put("tx", "0", "60")), outage=(abort("tx"),),
+        late=(put("tx", "1", "5"), commit("tx")), kind=Kind.OFFSETS,
     ),
     Scenario(
-        name="group-committed-to-aborted",
-        anomaly=Anomaly.COMMITTED_TO_ABORTED,
-        payload="offset",
-        summary="Offsets of a group are committed while a replica is down; the next ABORT there hides them.",
-        before=(put("tx", "0", "60"),),
-        outage=(commit("tx"), put("plain", "0", "61")),
-        late=(put("tx", "1", "5"), abort("tx")),
-        kind=Kind.OFFSETS,
+        "group-committed-to-aborted", Anomaly.COMMITTED_TO_ABORTED, "offset",
+        "Offsets of a group are committed while a replica is down; the next ABORT there hides them.",
+        before=(put("tx", "0", "60"),), outage=(commit("tx"), put("plain", "0", "61")),
+        late=(put("tx", "1", "5"), abort("tx")), kind=Kind.OFFSETS,
     ),
     Scenario(
-        name="group-deleted",
-        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
-        payload="group",
-        summary="A group is deleted while a replica is down; it never sees the tombstones and keeps the offsets.",
-        before=(put("plain", "0", "10"),),
-        outage=(delete("plain", "0"),),
-        kind=Kind.OFFSETS,
+        "group-deleted", Anomaly.TOMBSTONE_DIVERGENCE, "group",
+        "A group is deleted while a replica is down; it never sees the tombstones and keeps the offsets.",
+        before=(put("plain", "0", "10"),), outage=(delete("plain", "0"),), kind=Kind.OFFSETS,
     ),
     Scenario(
-        name="group-input-recreated",
-        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
-        payload="input",
-        summary="A group's input topic is deleted and created again; the replica that was down keeps the old offset.",
-        before=(put("plain", "0", "40"),),
-        outage=(delete("plain", "0"),),
-        kind=Kind.OFFSETS,
-        deletes=Deletion.INPUT,
+        "group-input-recreated", Anomaly.TOMBSTONE_DIVERGENCE, "input",
+        "A group's input topic is deleted and created again; the replica that was down keeps the old offset.",
+        before=(put("plain", "0", "40"),), outage=(delete("plain", "0"),), kind=Kind.OFFSETS, deletes=Deletion.INPUT,
     ),
     Scenario(
-        name="group-expired",
-        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
-        payload="expiry",
-        summary="A group's offset expires while a replica is down; it never sees the tombstone and keeps an older one.",
-        before=(put("plain", "0", "10"),),
-        outage=(delete("plain", "0"),),
-        kind=Kind.OFFSETS,
-        deletes=Deletion.EXPIRY,
+        "group-expired", Anomaly.TOMBSTONE_DIVERGENCE, "expiry",
+        "A group's offset expires while a replica is down; it never sees the tombstone and keeps an older one.",
+        before=(put("plain", "0", "10"),), outage=(delete("plain", "0"),), kind=Kind.OFFSETS, deletes=Deletion.EXPIRY,
     ),
     Scenario(
-        name="group-upgraded",
-        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
-        payload="protocol",
-        summary="A group changes to the consumer protocol while a replica is down; it keeps the classic group.",
-        before=(put("member", GROUP, CLASSIC),),
-        outage=(delete("member", GROUP),),
-        kind=Kind.MEMBERS,
+        "group-upgraded", Anomaly.TOMBSTONE_DIVERGENCE, "protocol",
+        "A group changes to the consumer protocol while a replica is down; it keeps the classic group.",
+        before=(put("member", GROUP, CLASSIC),), outage=(delete("member", GROUP),), kind=Kind.MEMBERS,
         group_protocols=frozenset({CLASSIC, CONSUMER}),
     ),
-)
+)  # fmt: skip
 """The scenarios of `GROUPS`. The meaning of keys and values depends on the kind, see `Scenario`."""
 
 CONTROL = Scenario(
@@ -242,10 +185,6 @@ ANOMALIES: Mapping[str, tuple[Scenario, ...]] = Registry(PLUGINS, _BUILT_IN, lam
 """Scenarios by the name of their anomaly; those of plugins are not among `GROUPS` and `ALL`."""
 
 
-def _of_plugins() -> tuple[Scenario, ...]:
-    return tuple(scenario for plugin in PLUGINS.contents.values() for scenario in plugin.scenarios)
-
-
 def all_scenarios() -> tuple[Scenario, ...]:
     """Return every scenario that looks for an anomaly, those of plugins last."""
     return (*_BUILT_IN[ALL], *SERVED_SCENARIOS, *_of_plugins())
@@ -254,6 +193,10 @@ def all_scenarios() -> tuple[Scenario, ...]:
 def scenarios_by_name() -> dict[str, Scenario]:
     """Return every scenario that looks for an anomaly."""
     return {scenario.name: scenario for scenario in all_scenarios()}
+
+
+def _of_plugins() -> tuple[Scenario, ...]:
+    return tuple(scenario for plugin in PLUGINS.contents.values() for scenario in plugin.scenarios)
 
 
 def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from harness.schedules.operations import Die, End, Heal, Inject, Operation, SendOffset, Write
 from harness.schedules.schedule import Step
@@ -22,8 +22,7 @@ MOST_BEHIND_S: Final = 1.0
 """Operations that are later than this are left out, rather than begun all at once."""
 
 
-@dataclass(frozen=True)
-class TransactionProgress:
+class TransactionProgress(NamedTuple):
     """The number of records in an open transaction, and when it began."""
 
     records: int
@@ -32,10 +31,7 @@ class TransactionProgress:
 
 @dataclass(frozen=True)
 class Situation:
-    """The effects of the operations so far. ``writers``: transactional clients; ``open``: their open transactions.
-
-    ``faults``: the active faults, as (name, broker), and when they began.
-    """
+    """The effects of operations. ``writers``: transactional clients. ``faults``: (name, broker), since when."""
 
     writers: frozenset[str] = frozenset()
     open: Mapping[str, TransactionProgress] = field(default_factory=lambda: MappingProxyType({}))
@@ -45,13 +41,13 @@ class Situation:
         """Return the situation after a step."""
         match step.operation:
             case Write(process=process) | SendOffset(process=process) if process in self.writers:
-                before = self.open.get(process, TransactionProgress(0, step.at_s))
-                return replace(self, open={**self.open, process: replace(before, records=before.records + 1)})
+                records, since_s = self.open.get(process, (0, step.at_s))
+                return replace(self, open={**self.open, process: TransactionProgress(records + 1, since_s)})
             case End(process=process) | Die(process=process):
                 return replace(self, open={name: txn for name, txn in self.open.items() if name != process})
-            case Inject(fault=fault, broker=broker):
+            case Inject(fault, broker):
                 return replace(self, faults={**self.faults, (fault, broker): step.at_s})
-            case Heal(fault=fault, broker=broker):
+            case Heal(fault, broker):
                 return replace(self, faults={key: s for key, s in self.faults.items() if key != (fault, broker)})
         return self
 

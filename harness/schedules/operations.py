@@ -66,10 +66,7 @@ COMMIT, ABORT = "commit", "abort"
     )
 )
 class Write:
-    """A record; a tombstone where ``deletes``. A transactional client without an open transaction begins one with it.
-
-    Without a ``value``, the player chooses one.
-    """
+    """A record or tombstone. It begins a client's transaction if need be; the player chooses a missing ``value``."""
 
     process: str
     key: str

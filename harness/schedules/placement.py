@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.errors import UsageError
 
@@ -53,10 +53,7 @@ class Placement:
         return self.staying[: self.quorum]
 
     def replicas(self, partition: int, *, control: bool = False) -> tuple[int, ...]:
-        """Return a partition's brokers: staying ones, another leader each partition, then the absent ones.
-
-        A control's partitions have replicas on staying brokers only.
-        """
+        """Return a partition's brokers: staying ones, led in turn, then absent ones, but for a control."""
         first = partition % len(self.staying)
         staying = self.staying[first:] + self.staying[:first]
         if control:
@@ -70,16 +67,8 @@ def led_by(broker: int, replicas: Sequence[int]) -> tuple[int, ...]:
     return (broker, *(replica for replica in replicas if replica != broker))
 
 
-def place(
-    *,
-    brokers: int,
-    replication_factor: int,
-    partitions: int,
-    absent: int,
-    quorum: int = 1,
-    has_odd_replicas: bool = False,
-) -> Placement:
-    """Return a placement by its numbers. Raises `UsageError` for numbers that do not fit together."""
+def place(*, brokers: int, replication_factor: int, partitions: int, absent: int, **more: Any) -> Placement:
+    """Return a placement by its numbers, with ``more`` fields. Raises `UsageError` for numbers that do not fit."""
     if not FEWEST_BROKERS <= brokers <= MOST_BROKERS:
         raise UsageError(f"--brokers {brokers}: give {FEWEST_BROKERS} to {MOST_BROKERS}")
     if not 1 <= partitions <= MOST_PARTITIONS:
@@ -91,11 +80,5 @@ def place(
             f"--absent {absent}: give 1 to {replication_factor - 1}; of the {replication_factor} replicas"
             " (--replication-factor) at least one has to stay"
         )
-    return Placement(
-        brokers=tuple(range(1, brokers + 1)),
-        absent=tuple(range(FIRST_ABSENT, FIRST_ABSENT + absent)),
-        replication_factor=replication_factor,
-        partitions=partitions,
-        quorum=quorum,
-        has_odd_replicas=has_odd_replicas,
-    )
+    absent_brokers = tuple(range(FIRST_ABSENT, FIRST_ABSENT + absent))
+    return Placement(tuple(range(1, brokers + 1)), absent_brokers, replication_factor, partitions, **more)

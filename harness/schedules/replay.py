@@ -27,10 +27,7 @@ RUN: Final = SchedulePlayer(
 
 
 def scenarios_of(schedule: Schedule) -> tuple[Scenario, ...]:
-    """Return the scenarios of a schedule: one, or as many as the run had that wrote it, without its control.
-
-    Raises `UsageError` as `scenario_of` does.
-    """
+    """Return the scenarios of a schedule: one, or all of a run's but its control. Raises as `scenario_of`."""
     names = [operation.process for operation in schedule.operations if isinstance(operation, OF_CLIENTS)]
     scenarios = dict.fromkeys(scenario_and_process(name)[0] for name in names)
     if not any(scenarios):
@@ -72,9 +69,13 @@ def scenario_of(schedule: Schedule) -> Scenario:
             raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")
     names = _names(schedule.plan.transactional, operations)
     before = _of_clients(operations[:begins_at], names, is_open=False)
-    is_open = _is_open(before)
+    of_producer = [operation for operation in before if operation.process == TRANSACTIONAL]
+    is_open = bool(of_producer) and not isinstance(of_producer[-1], ops.End)
     missed = _of_clients(operations[begins_at:ends_at], names, is_open=is_open)
-    late_from = _begin_of_late(missed) if is_open else len(missed)
+    places = [at for at, operation in enumerate(missed) if operation.process == TRANSACTIONAL]
+    # Where a producer continues whose transaction has ended, its marker has to be removed before: both markers would
+    # grow old together otherwise, and the second one would be removed as well.
+    late_from = places[1] if is_open and len(places) > 1 else len(missed)
     outage, late = missed[:late_from], missed[late_from:]
     scenario = Scenario(
         name=f"schedule-{schedule.finding}",
@@ -136,17 +137,3 @@ def _of_clients(operations: Sequence[ops.Operation], names: Mapping[str, str], *
                 result.append(ops.End(names[process], outcome))
                 is_open = False
     return result
-
-
-def _is_open(operations: Sequence[ops.Operation]) -> bool:
-    of_producer = [operation for operation in operations if operation.process == TRANSACTIONAL]
-    return bool(of_producer) and not isinstance(of_producer[-1], ops.End)
-
-
-def _begin_of_late(missed: Sequence[ops.Operation]) -> int:
-    """Return where a producer continues whose transaction has ended: its marker has to be removed before.
-
-    Both markers would grow old together otherwise, and the second one would be removed as well.
-    """
-    of_producer = [at for at, operation in enumerate(missed) if operation.process == TRANSACTIONAL]
-    return of_producer[1] if len(of_producer) > 1 else len(missed)

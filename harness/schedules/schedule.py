@@ -78,16 +78,11 @@ class RoundPlan:
 def plan_of(content: Mapping[str, Any], source: str) -> RoundPlan:
     """Return the plan of a JSON object. Raises `UsageError` for anything else."""
     try:
+        topics = [RoundTopic(row["name"], int(row["partitions"]), dict(row["settings"])) for row in content["topics"]]
+        clients = [RoundClient(**{**row, "home": _partitions(row["home"])}) for row in content["clients"]]
+        brokers, filled = tuple(map(int, content["brokers"])), _partitions(content["filled"])
         return RoundPlan(
-            int(content["seed"]),
-            tuple(
-                RoundTopic(topic["name"], int(topic["partitions"]), dict(topic["settings"]))
-                for topic in content["topics"]
-            ),
-            tuple(RoundClient(**{**client, "home": _partitions(client["home"])}) for client in content["clients"]),
-            tuple(map(int, content["brokers"])),
-            float(content["lasts_s"]),
-            _partitions(content["filled"]),
+            int(content["seed"]), tuple(topics), tuple(clients), brokers, float(content["lasts_s"]), filled
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{source}: the plan is wrong: {type(error).__name__}: {error}") from error
@@ -154,12 +149,9 @@ def unsupported(schedule: Schedule, player: SchedulePlayer) -> str | None:
     for number, operation in enumerate(schedule.operations, 1):
         if not player.supports(operation):
             is_fault = type(operation) in player.operations
-            names = (player.faults or ()) if is_fault else [cls.__name__ for cls in player.operations]
-            kinds = "the faults" if is_fault else "the operations"
-            return (
-                f"step {number}, '{operation}', is not supported by {player.name}, which supports {kinds} "
-                f"{', '.join(sorted(names))}"
-            )
+            names = sorted((player.faults or ()) if is_fault else [cls.__name__ for cls in player.operations])
+            supported = f"the {'faults' if is_fault else 'operations'} {', '.join(names)}"
+            return f"step {number}, '{operation}', is not supported by {player.name}, which supports {supported}"
     return None
 
 
@@ -222,20 +214,18 @@ def schedule_of(content: Mapping[str, Any], source: str) -> Schedule:
 
 def step_of(content: Any, source: str) -> Step:
     """Return the step of a JSON object. Raises `UsageError` for anything else, with its ``source``."""
-    at_s = content.get(AT_S, 0.0) if isinstance(content, dict) else 0.0
+    members = content if isinstance(content, dict) else {}
+    at_s = members.get(AT_S, 0.0)
     if isinstance(at_s, bool) or not isinstance(at_s, int | float) or not 0 <= at_s < float("inf"):
         raise UsageError(f"{source}: {AT_S} is not a time: {at_s!r}")
-    rest = {name: value for name, value in content.items() if name != AT_S} if isinstance(content, dict) else content
-    return Step(float(at_s), decode(rest, source))
+    return Step(float(at_s), decode({k: v for k, v in members.items() if k != AT_S} if members else content, source))
 
 
 def encode(operation: Operation) -> dict[str, Any]:
     """Return an operation as a JSON object."""
-    values = {field.name: (getattr(operation, field.name), field.default) for field in fields(operation)}  # type: ignore[arg-type]
-    return {
-        DO: name_of(type(operation)),
-        **{name: value for name, (value, default) in values.items() if value != default},
-    }
+    values = vars(operation)
+    changed = {field.name: values[field.name] for field in fields(operation) if values[field.name] != field.default}  # type: ignore[arg-type]
+    return {DO: name_of(type(operation)), **changed}
 
 
 def decode(content: Any, source: str) -> Operation:

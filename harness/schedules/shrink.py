@@ -55,21 +55,15 @@ def ddmin(
 
 
 def _by_process(steps: Sequence[Step]) -> list[Hashable]:
-    return [
-        (step.operation.fault, step.operation.broker)
-        if isinstance(step.operation, Inject | Heal)
-        else step.operation.process
-        for step in steps
-    ]
+    operations = [step.operation for step in steps]
+    return [(it.fault, it.broker) if isinstance(it, Inject | Heal) else it.process for it in operations]
 
 
 def _by_partition(steps: Sequence[Step]) -> list[Hashable]:
     """Label records by their partition. Operations without a partition stay together."""
     return [
-        (step.operation.topic, step.operation.partition)
-        if isinstance(step.operation, Write | SendOffset | CommitOffset | DeleteRecords)
-        else None
-        for step in steps
+        (it.topic, it.partition) if isinstance(it, Write | SendOffset | CommitOffset | DeleteRecords) else None
+        for it in (step.operation for step in steps)
     ]
 
 
@@ -81,12 +75,12 @@ def _by_transaction(steps: Sequence[Step]) -> list[Hashable]:
     ended: Counter[Hashable] = Counter()
     writers = {step.operation.process for step in steps if isinstance(step.operation, End | Die)}
     labels: list[Hashable] = []
-    for at, step in enumerate(steps):
-        match step.operation:
-            case Inject(fault=fault, broker=broker) | Heal(fault=fault, broker=broker) as operation:
+    for at, operation in enumerate(step.operation for step in steps):
+        match operation:
+            case Inject(fault, broker) | Heal(fault, broker):
                 ended[fault, broker] += isinstance(operation, Inject)
                 labels.append((fault, broker, ended[fault, broker]))
-            case operation if operation.process in writers:
+            case _ if operation.process in writers:
                 labels.append((operation.process, ended[operation.process]))
                 ended[operation.process] += isinstance(operation, End | Die)
             case _:
