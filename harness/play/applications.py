@@ -33,7 +33,7 @@ from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
-from harness.play.served import ServedReader
+from harness.play.served import read_served
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS, RunFolder
 from harness.schedules.placement import led_by
@@ -100,30 +100,21 @@ class Trial:
             self._step(AGAIN, absent, state)
 
     def _step(self, name: str, absent: int | None, state: str) -> None:
-        title = self.installed.application.name
-        leading = f"broker {absent} leads" if name == ABSENT else "brokers lead that stayed"
-        self.progress(f"{title}: {leading}")
-        partitions = [(topic, PARTITION) for topic in self.topics]
-        replicas = {tp: self.cluster.replicas[tp] for tp in partitions}
+        title, topics, cluster = self.installed.application.name, self.topics, self.cluster
+        self.progress(f"{title}: {f'broker {absent} leads' if name == ABSENT else 'brokers lead that stayed'}")
+        replicas = {tp: cluster.replicas[tp] for tp in ((topic, PARTITION) for topic in topics)}
         orders = {tp: led_by(absent if absent and name == ABSENT else row[0], row) for tp, row in replicas.items()}
-        self.cluster.lead(orders)
-        leader = orders[partitions[0]][0]
-        reading = ServedReader(self.plan, self.cluster, self.history).read(leader, partitions, Phase.APPLICATION)
-        consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
-        observations = self.observe(Life(name, self.topics, state, consumed))
-        now = self.cluster.control.states(self.topics)
-        if any(tp not in now or now[tp].leader != leader for tp in partitions):
-            raise HarnessError(f"broker {leader} did not lead {', '.join(self.topics)} to the end of the step {name}")
+        cluster.lead(orders)
+        leader = next(iter(orders.values()))[0]
+        reading = read_served(self.plan, cluster, self.history, leader, [*replicas], Phase.APPLICATION)
+        consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in topics}
+        observations = self.observe(Life(name, topics, state, consumed))
+        now = cluster.control.states(topics)
+        if any(tp not in now or now[tp].leader != leader for tp in replicas):
+            raise HarnessError(f"broker {leader} did not lead {', '.join(topics)} to the end of the step {name}")
+        of_step = {"version": self.installed.version, "step": name, "leader": leader, "absent": absent}
         for shown in observations:
-            line = {
-                "time_ms": self.cluster.clock.time_ms(),
-                "application": title,
-                "version": self.installed.version,
-                "step": name,
-                "leader": leader,
-                "absent": absent,
-                **shown,
-            }
+            line = {"time_ms": cluster.clock.time_ms(), "application": title, **of_step, **shown}
             self.file.write(json.dumps(line) + "\n")
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,18 +117,14 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _version(distribution: str) -> str | None:
-    try:
+    with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def commit_of_checkout() -> str | None:
     """Return the checkout's commit; None where the harness is installed and not run from a checkout."""
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        return commands.run("git", "-C", str(root), "rev-parse", "HEAD").strip()
-    except HarnessError:
-        return None
+    with suppress(HarnessError):
+        return commands.run("git", "-C", str(root), "rev-parse", "HEAD").strip() if (root / ".git").exists() else None
+    return None

@@ -20,12 +20,7 @@ log = logging.getLogger("harness")
 
 
 def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial: bool = False) -> RunResult:
-    """Judge a stored run again; ``verdict.json`` there is replaced.
-
-    ``partial``: also where evidence is not as the run left it; the verdict says so.
-
-    Raises `UsageError` for a damaged folder, and as `session_of` does.
-    """
+    """Judge a run again, and replace its verdict; ``partial``: despite missing evidence. Raises `UsageError`."""
     folder, content = open_run_folder(path)
     run_id = f"check-{new_run_id()}"
     with ExitStack() as owned:

@@ -3,6 +3,7 @@
 A busy host fences brokers that nobody stopped. Then no replica may have every record, and findings stay undecided.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -25,10 +26,7 @@ TOLERANCE_MS: Final = 1000
 
 
 def unplanned_departures(cluster: Cluster, events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each broker that left the ISR of the run's partitions outside its outage.
-
-    ``events``: the history. Raises `HarnessError` if the metadata log cannot be copied or read.
-    """
+    """Return a sentence for each broker that left an ISR outside its outage, by the history. Raises `HarnessError`."""
     broker = cluster.staying[0]
     with TemporaryDirectory(prefix="metadata-") as folder:
         cluster.runtime.copy_partition(broker, CLUSTER_METADATA, 0, Path(folder) / CLUSTER_METADATA)
@@ -61,11 +59,8 @@ def departures_in(metadata: ClusterMetadata, brokers: Collection[int], outages: 
 
 
 def outages_of(events: Iterable[Mapping[str, Any]]) -> Outages:
-    """Return when the nemesis had each broker down.
-
-    While the nemesis acts, any broker may be down: a script may restart others, such as the controller.
-    """
-    outages: dict[int | None, list[tuple[int, int]]] = {}
+    """Return when the nemesis had each broker down; None: any, as a script may restart others as well."""
+    outages: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
     begun_ms: dict[int | None, int] = {}
     for event in events:
         if event["process"] != NEMESIS or event["f"] not in {LEAVE, COME_BACK}:
@@ -73,9 +68,8 @@ def outages_of(events: Iterable[Mapping[str, Any]]) -> Outages:
         if event["type"] == "invoke":
             begun_ms = dict.fromkeys(event["brokers"], event["time_ms"]) | begun_ms | {None: event["time_ms"]}
         else:
-            ended = [None] if event["f"] == LEAVE else [None, *event["brokers"]]
-            for broker in ended:
-                outages.setdefault(broker, []).append((begun_ms.pop(broker), event["time_ms"]))
+            for broker in [None] if event["f"] == LEAVE else [None, *event["brokers"]]:
+                outages[broker].append((begun_ms.pop(broker), event["time_ms"]))
     for broker, start_ms in begun_ms.items():
-        outages.setdefault(broker, []).append((start_ms, MAX_INT64))
+        outages[broker].append((start_ms, MAX_INT64))
     return outages

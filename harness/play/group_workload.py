@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.broker_files.segments.batches import Batch
-from harness.clients import Library, LibraryGroups
+from harness.clients import Library, LibraryGroups, LibraryProducer
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
+from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
@@ -66,37 +67,26 @@ class GroupWorkload:
 
     def filler(self) -> OffsetsFiller:
         """Return what has segments of ``__consumer_offsets`` roll."""
-        return OffsetsFiller(
-            partitions=list(self.groups),
-            count=len(self.groups),
-            topic=FILLER_TOPIC,
-            leader=self._address,
-            seed=self.plan.seed,
-            period_s=self.plan.timers.filler_period_s,
-            clock=self.cluster.clock,
-        )
+        partitions, plan, clock = list(self.groups), self.plan, self.cluster.clock
+        period_s = plan.timers.filler_period_s
+        return OffsetsFiller(partitions, len(partitions), FILLER_TOPIC, self._address, plan.seed, period_s, clock)
 
     def payload(self, scenario: Scenario) -> Payload:
         """Return what carries out a scenario's steps."""
-        groups = self.groups
-        admin, clock = self.cluster.admin, self.cluster.clock
-        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, clock)
-        partitions = self.plan.partitions[scenario.name]
-        if scenario.kind is Kind.MEMBERS:
-            return Payload(
-                scenario,
-                partitions,
-                lambda _: memberships_producer(self._client, coordinators, groups),
-                self.history,
-                lambda tp, _: encode_group_key(groups[tp].name),
-            )
-        return Payload(
-            scenario,
-            partitions,
-            partial(offsets_producer, self._client, coordinators, deletes=scenario.deletes),
-            self.history,
-            lambda tp, key: offset_key(scenario.name, groups[tp].name, key),
-        )
+        groups, admin, client = self.groups, self.cluster.admin, self._client
+        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, self.cluster.clock)
+        of_members = scenario.kind is Kind.MEMBERS
+
+        def producer(transactional_id: str | None) -> LibraryProducer:
+            if of_members:
+                return memberships_producer(client, coordinators, groups)
+            return offsets_producer(client, coordinators, transactional_id, deletes=scenario.deletes)
+
+        def key_in(tp: TopicPartition, key: str) -> bytes:
+            name = groups[tp].name
+            return encode_group_key(name) if of_members else offset_key(scenario.name, name, key)
+
+        return Payload(scenario, self.plan.partitions[scenario.name], producer, self.history, key_in)
 
     def create_inputs(self) -> None:
         """Create the topics that groups consume, with records."""
@@ -104,10 +94,7 @@ class GroupWorkload:
             self._create(topic)
 
     def observe(self) -> None:
-        """Record the views of groups: first with a coordinator that never left, then with each broker that was absent.
-
-        Offsets are fetched from all of them first: members that join, and leave, have coordinators write and delete.
-        """
+        """Record the views of groups: offsets first, as joins write; from stayed coordinators, then absent ones."""
         cluster, absent, groups = self.cluster, self.cluster.absent, self.groups
         reader = GroupReader(
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
@@ -151,10 +138,10 @@ class GroupWorkload:
 
     def expire(self, group: str, partition: TopicPartition) -> None:
         """Commit an offset of a group whose retention is over at once: the coordinator's next check deletes it."""
-        (of_group,) = [candidate for candidate in self.groups.values() if candidate.name == group]
+        (kept_in,) = [candidate.partition for candidate in self.groups.values() if candidate.name == group]
 
         def is_committed() -> bool:
-            ask(self._address(of_group.partition), commit_offsets(group, {partition: 0}, retention_ms=1))
+            ask(self._address(kept_in), commit_offsets(group, {partition: 0}, retention_ms=1))
             return True
 
         self.cluster.wait(is_committed, f"the coordinator of {group} to take an offset that expires")
@@ -162,7 +149,7 @@ class GroupWorkload:
     def _leader(self, partition: TopicPartition) -> int:
         state = self.cluster.states().get(partition)
         if state is None or state.leader < 0:
-            raise ConnectionError(f"{partition[0]}-{partition[1]} has no leader")
+            raise ConnectionError(f"{name_of(partition)} has no leader")
         return state.leader
 
     def _address(self, partition: TopicPartition) -> Address:
@@ -171,5 +158,5 @@ class GroupWorkload:
     def _log(self, partition: TopicPartition) -> Sequence[Batch]:
         answer = self.cluster.read(self._leader(partition), [partition])[partition]
         if not isinstance(answer, ReplicaState):
-            raise ConnectionError(f"{partition[0]}-{partition[1]} cannot be read: {answer}")
+            raise ConnectionError(f"{name_of(partition)} cannot be read: {answer}")
         return answer.batches

@@ -15,7 +15,7 @@ from harness.schedules.schedule import Schedule
 from harness.schedules.timers import DAYS
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
-from harness.targets import OWN, REDPANDA, SIMULATED, Target
+from harness.targets import OWN, REDPANDA, Target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
 if TYPE_CHECKING:
@@ -68,16 +68,11 @@ class RunOptions:
     spark: SparkOptions = field(default_factory=SparkOptions)
 
 
-IS_GIVEN: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
-    IMAGE: lambda options: options.image is not None,
-    NODES: lambda options: options.access is not None,
-    PORT_BASE: lambda options: options.port_base is not None,
-    KEEP: lambda options: options.keep,
-    COMMAND_CONFIG: lambda options: options.command_config is not None,
-    GATE: lambda options: options.gate,
-    GUARD: lambda options: options.guard,
-}
-"""Options that not every runtime takes: whether one is given."""
+FIELDS: Final[Mapping[str, str]] = {
+    IMAGE: "image", NODES: "access", PORT_BASE: "port_base", KEEP: "keep", COMMAND_CONFIG: "command_config",
+    GATE: "gate", GUARD: "guard",
+}  # fmt: skip
+"""Options that not every runtime takes, with their fields, which are empty where an option is not given."""
 
 CONTRADICTIONS: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
     "--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE": (
@@ -97,37 +92,22 @@ def raise_if_contradictory(options: RunOptions, target: Target) -> None:
     raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
     runtimes = [name for name, row in RUNTIMES.items() if row.runs(target)]
     if options.runtime != AUTO and options.runtime not in runtimes:
-        raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
+        raise UsageError(
+            f"--runtime {options.runtime}: {target.name} does not run there; choose {' or '.join(runtimes)}"
+        )
     for reason, holds in CONTRADICTIONS.items():
         if holds(options):
             raise UsageError(reason)
-    _raise_if_only_for_kafka(options, target)
+    given = [flag for flag, name in FIELDS.items() if getattr(options, name)]
+    of_kafka = [flag for flag in (COMMAND_CONFIG, GATE) if flag in given and target.system in {OWN, REDPANDA}]
+    if of_kafka:
+        raise UsageError(f"{of_kafka[0]} is for Kafka's brokers only, and contradicts --target {target.name}")
     possible, chosen = set(runtimes), f"--target {target.name}"
     if options.runtime != AUTO:
         possible, chosen = {options.runtime}, f"--runtime {options.runtime}"
-    for flag, is_given in IS_GIVEN.items():
-        if not is_given(options):
-            continue
+    for flag in given:
         takers = [name for name, row in RUNTIMES.items() if flag in row.options]
         if not possible & set(takers):
             raise UsageError(f"{flag} is for --runtime {' or '.join(takers)}, and contradicts {chosen}")
         if not possible <= set(takers):
             possible, chosen = possible & set(takers), flag
-
-
-def _raise_if_only_for_kafka(options: RunOptions, target: Target) -> None:
-    for flag in (COMMAND_CONFIG, GATE) if target.system in {OWN, REDPANDA} else ():
-        if IS_GIVEN[flag](options):
-            raise UsageError(f"{flag} is for Kafka's brokers only, and contradicts --target {target.name}")
-
-
-def _where(target: Target) -> str:
-    if target.system in SIMULATED:
-        return f"{target.name} is simulated, in this process"
-    if target.system == REDPANDA:
-        return f"{target.name} is an image that is pulled"
-    if target.own is not None:
-        return f"{target.name} is your own system, on this host"
-    if target.build is not None:
-        return f"{target.name} is your build, and has no image"
-    return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.errors import HarnessError
@@ -34,25 +34,6 @@ END_S: Final = 30.0
 LINES_SHOWN: Final = 10
 
 
-class Protection(Protocol):
-    """The operations that a run needs of a protection."""
-
-    def begin(self, owned: ExitStack) -> None:
-        """Have it work until ``owned`` closes; brokers are up. Raises `HarnessError` where it does not."""
-
-    def raise_if_failed(self) -> None:
-        """Raise `HarnessError` where it works no more."""
-
-    def holds(self, broker: int, partition: TopicPartition) -> bool:
-        """Return whether the broker's cleaner is kept from the partition, by the last event."""
-
-    def stop(self) -> None:
-        """Keep holding the partitions that are held now, whichever broker returns."""
-
-    def write(self) -> None:
-        """Have all its events in the run folder."""
-
-
 @dataclass(frozen=True)
 class Gates:
     """The gates in brokers, which begin and end with their brokers; or a build with such rules of its own, or none.
@@ -72,14 +53,14 @@ class Gates:
         """Do nothing: a broker whose gate fails does not start."""
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:
-        """Look into the broker's log."""
+        """Return whether the broker's cleaner is kept from the partition, by the last event in the broker's log."""
         return is_held(self.logs.events(), broker, partition)
 
     def stop(self) -> None:
         """Do nothing: a gate changes no settings when it releases a partition, and these settings freeze the topics."""
 
     def write(self) -> None:
-        """Write ``gate.jsonl``."""
+        """Write all events to ``gate.jsonl``."""
         events = self.logs.events()
         if events or not self.is_build:
             self.path.write_text("".join(to_json(event) + "\n" for event in events))
@@ -101,7 +82,7 @@ class GuardBeside:
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def begin(self, owned: ExitStack) -> None:
-        """Start it, and wait until it watches."""
+        """Have it work until ``owned`` closes; brokers are up. Raises `HarnessError` where it does not."""
         self._start()
         owned.callback(self.stop)
 
@@ -112,10 +93,7 @@ class GuardBeside:
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
     def raise_if_failed(self) -> None:
-        """Start a guard that was killed again, as a service manager does.
-
-        Raises `HarnessError` where it has ended otherwise, with the last lines that it printed.
-        """
+        """Start a killed guard again, as a service manager does. Raises `HarnessError` if it ended itself."""
         code = None if self._process is None else self._process.poll()
         if code == -signal.SIGKILL:
             log.warning("the guard was killed, and is started again")
@@ -125,14 +103,13 @@ class GuardBeside:
             raise HarnessError(f"the guard ended with {code}: {' | '.join(lines)}")
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:  # noqa: ARG002  (a topic is held on all brokers)
-        """Look at the last event of the topic."""
-        events = [event["event"] for event in self._events() if event["topic"] == partition[0]]
-        return [event for event in events if event in {GuardEventKind.PAUSED, GuardEventKind.RELEASED}][-1:] == [
-            GuardEventKind.PAUSED
-        ]
+        """Return whether the broker's cleaner is kept from the partition, by the last event of the topic."""
+        kinds = {GuardEventKind.PAUSED, GuardEventKind.RELEASED}
+        events = [e["event"] for e in self._events() if e["topic"] == partition[0] and e["event"] in kinds]
+        return events[-1:] == [GuardEventKind.PAUSED]
 
     def stop(self) -> None:
-        """End the guard. It leaves topics paused whose replicas are out of the ISR."""
+        """End the guard. It leaves topics paused whose replicas are out of the ISR, whichever broker returns."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -162,3 +139,6 @@ class GuardBeside:
     def _events(self) -> Sequence[dict[str, Any]]:
         text = self.path.read_text() if self.path.exists() else ""
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+Protection: TypeAlias = Gates | GuardBeside

@@ -37,10 +37,7 @@ GIVEN_ANEW = frozenset({"time_limit_s", "keep", "port_base", "command_config", "
 
 
 def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
-    """Continue a run and judge what was collected; ``given_anew``: all options of that name.
-
-    Raises `UsageError` where the run cannot be continued.
-    """
+    """Continue a run, and judge it; ``given_anew``: all options of that name. Raises `UsageError`."""
     clock = RealClock(time_limit_s=given_anew["time_limit_s"])
     folder, content = _open_cut_off(run_dir)
     options = replace(options_of(content), **given_anew)
@@ -67,10 +64,7 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
 
 
 def options_of(content: Mapping[str, Any]) -> RunOptions:
-    """Return the options of the run that a manifest describes.
-
-    The settings include those of the timers, so that they are the same even if this release has other timers.
-    """
+    """Return the options of a manifest's run, with all settings: this release may have other timers."""
     schedule, image = content.get("schedule"), content["runtime"].get("image")
     application, gate = content.get("application"), content.get("gate")
     return RunOptions(

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -52,10 +52,7 @@ FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
 def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
-    """Run the scenarios in one outage and judge the evidence. Raises as `conduct` does.
-
-    ``command_line``: returns the command that asks for the same run.
-    """
+    """Run and judge scenarios; ``command_line`` returns the command for the same run. Raises as `conduct`."""
     clock = RealClock(time_limit_s=options.time_limit_s)
     prepared = prepare_run(plan_run(options), progress)
     target = prepared.plan.target
@@ -127,7 +124,6 @@ def conduct(
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
         player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection, is_resumed)
-
         _carry_out(player, manifest, stages)
         manifest.content["departures"] = list(player.departures)
         if manifest.content["status"] == COMPLETE:
@@ -159,14 +155,8 @@ def _protection(
     run: PreparedRun, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str
 ) -> Protection | None:
     if run.plan.options.guard:
-        return GuardBeside(
-            run_id=folder.run_id,
-            bootstrap=bootstrap,
-            path=folder.path / GUARD,
-            log_path=folder.path / GUARD_LOG,
-            clock=clock,
-            command_config=run.plan.options.command_config,
-        )
+        login = run.plan.options.command_config
+        return GuardBeside(folder.run_id, bootstrap, folder.path / GUARD, folder.path / GUARD_LOG, clock, login)
     if run.equipment.agent or run.equipment.target.build is not None:
         logs = {broker: spec.log_path(broker) for broker in spec.brokers}
         return Gates(ServerLogs(logs, parse_line), folder.path / GATE, is_build=not run.equipment.agent)
@@ -175,10 +165,9 @@ def _protection(
 
 def _interruption_message(folder: RunFolder) -> str:
     """Return what an interrupted run leaves, for its user."""
-    try:
+    status = RUNNING
+    with suppress(OSError, ValueError, KeyError):
         status = json.loads(folder.manifest_path.read_text())["status"]
-    except (OSError, ValueError, KeyError):
-        status = RUNNING
     if status == COMPLETE:
         return f"the run is kept in {folder.path}/, and `harness check {folder.path}` judges it"
     return f"the collected evidence is kept in {folder.path}/, without a verdict"
@@ -261,11 +250,9 @@ def _checkers(
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path)
+    handler, root, previous = logging.FileHandler(path), logging.getLogger(), log.level
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger()
     root.addHandler(handler)
-    previous = log.level
     log.setLevel(logging.INFO)
     try:
         yield
@@ -278,10 +265,7 @@ def _logging_to(path: Path) -> Iterator[None]:
 def _follow_up(
     run: PreparedRun, cluster: Cluster, client: ClientSpec, manifest: Manifest, progress: Callable[[str], None]
 ) -> None:
-    """Observe an application where the options ask for one, and list the evidence again.
-
-    A failure is logged, and does not change the verdict.
-    """
+    """Observe an application, if any, and list the evidence again. A failure is logged alone."""
     if run.installed is None:
         return
     try:

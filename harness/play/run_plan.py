@@ -88,12 +88,8 @@ class RunPlan:
     @property
     def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Every partition of every scenario with the brokers that hold it."""
-        partitions = self.partitions
-        return {
-            tp: self.placement.replicas(tp[1], control=s.anomaly is None)
-            for s in self.scenarios
-            for tp in partitions[s.name]
-        }
+        partitions, replicas = self.partitions, self.placement.replicas
+        return {tp: replicas(tp[1], control=s.anomaly is None) for s in self.scenarios for tp in partitions[s.name]}
 
     @property
     def needs(self) -> frozenset[str]:
@@ -119,14 +115,8 @@ def plan_run(options: RunOptions) -> RunPlan:
             scenarios = tuple(s for s in scenarios if not any(isinstance(operation, End) for operation in s.operations))
         nemesis, placement = find_script(NO_FAULT), _without_absent(options, target)
     else:
-        placement = place(
-            brokers=options.brokers,
-            replication_factor=options.replication_factor,
-            partitions=options.partitions,
-            absent=options.absent,
-            quorum=nemesis.quorum,
-            has_odd_replicas=system.has_odd_replicas,
-        )
+        sizes = {name: getattr(options, name) for name in ("brokers", "replication_factor", "partitions", "absent")}
+        placement = place(**sizes, quorum=nemesis.quorum, has_odd_replicas=system.has_odd_replicas)
     if nemesis.name in system.unsupported_nemeses:
         supported = ", ".join(name for name in SCRIPTS if name not in system.unsupported_nemeses)
         raise UsageError(f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {supported}")
@@ -167,11 +157,11 @@ def _without_absent(options: RunOptions, target: Target) -> Placement:
         "--guard": options.guard,
         "--application": options.application is not None,
     }
-    if flags := [flag for flag, is_given in given.items() if is_given]:
-        raise UsageError(f"{flags[0]} contradicts --anomaly {options.anomaly}: these runs have no fault")
+    for flag, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{flag} contradicts --anomaly {options.anomaly}: these runs have no fault")
     count = min(options.brokers, target.supports.brokers)
-    brokers = tuple(range(1, count + 1))
-    return Placement(brokers, (), min(options.replication_factor, count), options.partitions)
+    return Placement(tuple(range(1, count + 1)), (), min(options.replication_factor, count), options.partitions)
 
 
 def run_schedule(plan: RunPlan) -> Schedule:
@@ -268,9 +258,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
         gate=(options.gate_options or "") if options.gate else None,
     )
     ports = free_ports(len(plan.placement.brokers) + len(plan.placement.controllers), base=options.port_base)
-    installed = None
-    if application:
-        installed = applications.install(application, target, progress.jars)
+    installed = applications.install(application, target, progress.jars) if application else None
     return PreparedRun(plan, equipment, ports, security, installed)
 
 
@@ -286,20 +274,20 @@ def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
     among brokers' settings are hidden, as everywhere in a run folder.
     """
     options = run.plan.options
-    access = options.access
+    access, login, schedule = options.access, options.command_config, options.schedule
+    if access is not None:
+        access = replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
     return replace(
         options,
         target=exact_name(run.plan.target),
         seed=run.plan.seed,
         runtime=run.equipment.runtime_name,
         broker_settings=without_secrets(options.broker_settings),
-        schedule_path=(folder.path / store.SCHEDULE).absolute() if options.schedule else None,
-        command_config=options.command_config.absolute() if options.command_config else None,
-        access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
-        if access
-        else None,
+        schedule_path=(folder.path / store.SCHEDULE).absolute() if schedule else None,
+        command_config=login and login.absolute(),
+        access=access,
     )
 
 
 def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).absolute())
+    return path and str(Path(path).absolute())

@@ -7,7 +7,7 @@ anomalies.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
@@ -22,7 +22,7 @@ from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
 from harness.play.group_workload import GroupWorkload
 from harness.play.protection import Protection
 from harness.play.run_plan import RunPlan, run_schedule
-from harness.play.served import ServedReader, create_topics, play_served
+from harness.play.served import read_served, wait_compacted
 from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
 from harness.run_folder.history import History, read_lines
@@ -76,10 +76,7 @@ class RunPlayer:
     _is_guarded: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        """Play the whole schedule, or what a resumed run waited for and the rest.
-
-        Raises `HarnessError` where a step cannot be completed.
-        """
+        """Play the schedule, or the rest of it for a resumed run. Raises `HarnessError` if that fails."""
         operations = run_schedule(self.plan).operations
         with ExitStack() as owned:
             self._assemble(owned)
@@ -93,23 +90,29 @@ class RunPlayer:
                 self.progress("boot")
                 self.cluster.runtime.start_cluster()
                 self.cluster.wait_registered()
-                if self.plan.is_served:
-                    self._serve(operations)
-                    return
+                self.progress("create topics")
                 self._create_topics()
+                self._init_producers()
+                if self._groups is not None:
+                    self._groups.create_inputs()
                 self._start_observing(owned)
                 self.progress("write")
             self._play(operations)
+            if self.plan.is_served:
+                self._observe_served()
 
-    def _serve(self, operations: Sequence[ops.Operation]) -> None:
-        self.progress("create topics")
-        create_topics(self.plan, self.cluster)
-        filler = cast("Filler", self._fillers[0])
-        self.cluster.checks.append(filler.raise_if_failed)
-        self._init_producers()
-        self.is_observing = True
-        reader = ServedReader(self.plan, self.cluster, self._history)
-        play_served(reader, self._payloads, filler, operations, self.progress)
+    def _observe_served(self) -> None:
+        """Poll until compaction is seen; the last poll is judged. There is no fault, and no replica is read."""
+        plan, cluster = self.plan, self.cluster
+        self.progress("clean")
+        try:
+            wait_compacted(plan, cluster, self._history, self._payloads, cast("Filler", self._fillers[0]))
+        except WaitTimeoutError as error:
+            self.progress(f"compaction was not seen: {error}")
+        self.progress("observe")
+        if plan.target.supports.administration:
+            cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers")
+        read_served(plan, cluster, self._history, plan.placement.brokers[0], [*plan.replicas])
 
     def _play(self, operations: Sequence[ops.Operation]) -> None:
         """Play the operations in order. Operations of the nemesis in a row are one act on several brokers.
@@ -126,60 +129,46 @@ class RunPlayer:
         with self._writing:
             for kind, in_a_row in groupby(operations, key=type):
                 # A replica that joins must first copy only the payload: no cleaner may pass until then.
-                must_rest = self.plan.nemesis.joins and self._phase is Phase.BEFORE
+                must_rest = self.plan.is_served or (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
                 if kind is ops.UntilInSync:
                     self._stop_fillers()
                 elif kind in CLIENTS_MEANWHILE and not must_rest:
                     self._start_fillers()
                 if kind in acts:
                     acts[kind]()
+                    continue
                 for operation in in_a_row:
-                    match operation:
-                        case ops.TakeSnapshot(store.BEFORE_RETURN):
-                            snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
-                        case ops.TakeSnapshot():
-                            self._remove_together()
-                            self._observe()
-                        case ops.Begin() | ops.Write() | ops.End():
-                            scenario, process = scenario_and_process(operation.process)
-                            self._payloads[scenario].play(self._phase, ops.of_process(operation, process))
+                    if not isinstance(operation, ops.TakeSnapshot):
+                        scenario, process = scenario_and_process(operation.process)
+                        self._payloads[scenario].play(self._phase, ops.of_process(operation, process))
+                    elif operation.name == store.BEFORE_RETURN:
+                        snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
+                    else:
+                        self._remove_together()
+                        self._observe()
 
     def _start_fillers(self) -> None:
         if not self._is_writing:
-            self._writing.enter_context(self._filling(self._phase))
+            for filler in self._fillers:
+                self._writing.enter_context(filler.running(self._phase))
             self._is_writing = True
 
     def _stop_fillers(self) -> None:
         self._writing.close()
         self._is_writing = False
 
-    @contextmanager
-    def _filling(self, phase: Phase) -> Iterator[None]:
-        with ExitStack() as running:
-            for filler in self._fillers:
-                running.enter_context(filler.running(phase))
-            yield
-
     def _assemble(self, owned: ExitStack) -> None:
-        plan, timers, clock, absent = self.plan, self.plan.timers, self.cluster.clock, self.plan.placement.absent
-        history = History(self.folder.history_path, clock, resumed=self.is_resumed)
+        plan, cluster, is_resumed, absent = self.plan, self.cluster, self.is_resumed, self.plan.placement.absent
+        clock, timers, reader = cluster.clock, plan.timers, cluster.control.reader
+        history = History(self.folder.history_path, clock, resumed=is_resumed)
         self._history = owned.enter_context(closing(history))
+        path, period_s = self.folder.observations_path, timers.observe_period_s
         observer = ReplicaObserver(
-            self.cluster.runtime,
-            plan.replicas,
-            self.folder.observations_path,
-            clock,
-            period_s=timers.observe_period_s,
-            reader=self.cluster.control.reader,
-            resumed=self.is_resumed,
+            cluster.runtime, plan.replicas, path, clock, period_s=period_s, reader=reader, resumed=is_resumed
         )
-        self.cluster = replace(
-            self.cluster,
-            observer=owned.enter_context(closing(observer)),
-            replicas=plan.replicas,
-            absent=absent,
-            away=frozenset(absent if plan.nemesis.joins else ()),
-        )
+        cluster.observer = owned.enter_context(closing(observer))
+        cluster.replicas, cluster.absent = plan.replicas, absent
+        cluster.away = frozenset(absent if plan.nemesis.joins else ())
         make = self.library.producer
         # Without ListTransactions it is not known when the markers of a transaction are written.
         supports = plan.target.supports
@@ -223,10 +212,7 @@ class RunPlayer:
     def _boot_again(self) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""
         nemesis, cluster = self.plan.nemesis, self.cluster
-        if nemesis.resume is None:
-            raise HarnessError(
-                f"a run with the nemesis {nemesis.name} cannot be continued: its fault ended with the harness"
-            )
+        assert nemesis.resume is not None  # noqa: S101  (otherwise no run is resumed)
         self.progress("boot again")
         cluster.runtime.start_again(cluster.staying)
         cluster.wait_registered(cluster.staying)
@@ -235,15 +221,16 @@ class RunPlayer:
             cluster.away = frozenset(cluster.absent)
 
     def _create_topics(self) -> None:
-        self.progress("create topics")
-        cluster = self.cluster
-        cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self.plan.topic_settings)
+        plan, cluster = self.plan, self.cluster
+        if plan.target.supports.administration:
+            cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, plan.topic_settings)
+        else:
+            for topic in cluster.topics:
+                cluster.admin.create_topic(topic, plan.placement.partitions, plan.topic_settings)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
-        cluster.lead_as_placed()
-        cluster.coordinate_on(cluster.staying)
-        self._init_producers()
-        if self._groups is not None:
-            self._groups.create_inputs()
+        if not plan.is_served:
+            cluster.lead_as_placed()
+            cluster.coordinate_on(cluster.staying)
 
     def _init_producers(self) -> None:
         for filler in self._fillers:
@@ -252,19 +239,19 @@ class RunPlayer:
             payload.init()
 
     def _start_observing(self, owned: ExitStack) -> None:
-        self.cluster.observed.start()
+        checks = [filler.raise_if_failed for filler in self._fillers]
+        if not self.plan.is_served:
+            self.cluster.observed.start()
+            checks.append(self.cluster.observed.raise_if_failed)
         self.is_observing = True
-        self.cluster.checks += [
-            self.cluster.observed.raise_if_failed,
-            *(filler.raise_if_failed for filler in self._fillers),
-        ]
+        self.cluster.checks += checks
         if self.protection is not None:
             self.protection.begin(owned)
             self.cluster.checks += [self.protection.raise_if_failed]
 
     def _wait_in_sync(self) -> None:
-        by_phase = {Phase.BEFORE: "everything written", Phase.LATE: "the late transactions"}
-        awaited = by_phase.get(self._phase, "everything")
+        written = {Phase.BEFORE: "everything written", Phase.LATE: "the late transactions"}
+        awaited = written.get(self._phase, "everything")
         self.cluster.wait_replicated(f"{awaited} to be on every replica that is up")
 
     def _leave(self) -> None:
@@ -320,8 +307,9 @@ class RunPlayer:
             # If everything was kept, the guard may have restored the settings already.
             cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
         self._phase = Phase.AFTER
-        with self._filling(Phase.AFTER):
-            cluster.wait_grown(FILLER_RECORDS)
+        self._start_fillers()
+        cluster.wait_grown(FILLER_RECORDS)
+        self._stop_fillers()
 
     def _remove_together(self) -> None:
         """Remove records that were kept for the absent brokers, now that these are back in sync.
@@ -352,7 +340,7 @@ class RunPlayer:
         for absent in plan.placement.absent:
             cluster.lead({tp: led_by(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             partitions = [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS]
-            ServedReader(plan, cluster, self._history).read(absent, partitions)
+            read_served(plan, cluster, self._history, absent, partitions)
         cluster.wait_replicated("the last look at every replica")
         if self._groups is not None:
             # Members that join make the coordinator write: the last observations would not match the stored logs.

@@ -93,7 +93,7 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
     ("arguments", "says"),
     [
         (["--targets", "kafka-3.8"], "unknown target 'kafka-3.8'"),
-        (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 is an image that is pulled; choose docker"),
+        (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 does not run there; choose docker"),
         (["--targets", "redpanda-25.2", "--runtimes", "docker"], "no expectation fits redpanda-25.2"),
         (["none.toml"], "'none.toml' is not a file"),
         ([], "the matrix names no targets"),

@@ -357,7 +357,7 @@ def test_a_build_runs_on_runtimes_with_jars(tmp_path: Path) -> None:
     chosen, reason = choose("auto", RuntimeRequest(target, nothing, nothing))  # type: ignore[arg-type]
     assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
     plan_run(RunOptions(path, "all", runtime="local"))
-    with pytest.raises(UsageError, match=r"--runtime docker: .* is your build, and has no image; choose local or ssh"):
+    with pytest.raises(UsageError, match=r"--runtime docker: .* does not run there; choose local or ssh"):
         plan_run(RunOptions(path, "all", runtime="docker"))
     with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):
         plan_run(RunOptions(path, "all", image="kafka"))

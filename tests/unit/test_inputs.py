@@ -288,7 +288,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--set broker.log.dirs=/x", "the harness sets log.dirs itself"),
         ("--partitions 100000000", "'--partitions': '100000000' is not between 1 and 100"),
         ("--time-limit nan", "'--time-limit': 'nan' is not a number above 0 to"),
-        ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 is an image that is pulled"),
+        ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 does not run there; choose docker"),
         ("--runtime ssh --nodes a,b,c --command-config file", "--command-config is for --runtime local or docker"),
         ("--nodes a,b,c --command-config file", "for --runtime local or docker, and contradicts --nodes"),
         ("--target redpanda-26.2 --command-config file", "--command-config is for Kafka's brokers only"),

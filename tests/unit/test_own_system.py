@@ -79,7 +79,7 @@ def test_a_wrong_file_is_one_error_with_file_and_key(change: tuple[str, str], sa
     [
         (("--anomaly", "stuck-lso"), "tansu supports 1 (supports.brokers)"),
         (("--anomaly", "served", "--gate"), "--gate is for Kafka's brokers only"),
-        (("--anomaly", "served", "--runtime", "docker"), "is your own system, on this host"),
+        (("--anomaly", "served", "--runtime", "docker"), "does not run there; choose local"),
     ],
 )
 def test_what_a_system_does_not_support_is_rejected_before_anything_starts(

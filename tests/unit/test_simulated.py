@@ -100,7 +100,7 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
     ("options", "why"),
     [
         ({"nemesis": "disk-full"}, "simulated Kafka cannot be put through it"),
-        ({"runtime": "docker"}, "--runtime docker: sim-kafka is simulated"),
+        ({"runtime": "docker"}, "--runtime docker: sim-kafka does not run there; choose sim"),
         ({"keep": True}, "--keep is for --runtime local or docker or ssh, and contradicts --target sim-kafka"),
         ({"image": "some"}, "--image is for --runtime docker, and contradicts --target sim-kafka"),
         ({"client": "nobody"}, "unknown client 'nobody'"),
@@ -119,5 +119,5 @@ def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, 
 
 
 def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 is real, and not one of sim-kafka"):
+    with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 does not run there; choose local"):
         run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), FakeProgress(), command_line)
