@@ -12,7 +12,7 @@ from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.soak.play.internal import INTERNAL
+from harness.soak.evidence.internal_topics import INTERNAL
 
 CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"

@@ -140,18 +140,11 @@ def test_an_outage_in_which_nothing_could_be_removed_exposes_nothing(removable: 
 
 
 def test_outages_are_read_off_the_isr() -> None:
-    def state(*isr: int) -> PartitionState:
-        return PartitionState(0, 1, 0, 0, (1, 2, 3), isr)
+    def state(time_ms: int, *isr: int) -> PartitionState:
+        return PartitionState(0, 1, 0, 0, (1, 2, 3), isr, time_ms=time_ms)
 
-    timed = [
-        (0, state(1, 2, 3)),
-        (5, state(1, 2)),
-        (7, state(1)),
-        (8, state(1, 2)),
-        (9, state(1, 2, 3)),
-        (11, state(1)),
-    ]
-    assert sorted(outages_in(TP, timed), key=lambda outage: outage.broker) == [
+    states = [state(0, 1, 2, 3), state(5, 1, 2), state(7, 1), state(8, 1, 2), state(9, 1, 2, 3), state(11, 1)]
+    assert sorted(outages_in(TP, states), key=lambda outage: outage.broker) == [
         ReplicaOutage(TP, 2, 7, 8, frozenset({1})), ReplicaOutage(TP, 3, 5, 9, frozenset({1})),
     ]  # fmt: skip
 

@@ -14,9 +14,8 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
-from harness.soak.evidence.group_offsets import ANSWERS, GroupLog, GroupView, answered, group_log_of, replayed
-from harness.soak.judge.group_truth import NAMELESS, compare_groups
-from harness.soak.play.internal import refusal_in, serves_groups
+from harness.soak.evidence.internal_topics import ANSWERS, GroupView, answered, refusal_in, replayed, serves_groups
+from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, group_log_of
 
 INFO = "info"
 KEY = ("g", ("t", 0))

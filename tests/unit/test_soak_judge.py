@@ -111,7 +111,7 @@ def test_a_key_that_no_client_knows_is_not_unexplained() -> None:
 
 def test_what_clients_can_name_is_not_unexplained() -> None:
     carried_out = replace(LOST, counts_aborted=(7,))
-    actual = replace(truth(carried_out), followed={TP: {7: {"committed"}}})
+    actual = replace(truth(carried_out), followed={(TP, 7): {"committed"}})
     result = verdict(actual, CheckedRound([row("unexplained-divergence")]))
     assert [(entry["anomaly"], entry["found_by"]) for entry in result["findings"]] == [
         ("aborted-to-committed", [CLIENTS])

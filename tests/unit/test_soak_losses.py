@@ -16,7 +16,7 @@ from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom
 from harness.soak.causes.lost_unsynced import Loss, losses_of, unclean_leaders
-from harness.soak.evidence.client_log import WrittenRecord
+from harness.soak.evidence.client_log import COMMITTED, Transaction, WrittenRecord
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.play.round import PlayedRound
@@ -76,7 +76,13 @@ def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
 
 def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
     wrongs_by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
-    return Truth(wrongs_by_replica, frozenset(), {replica: {} for replica in wrongs_by_replica}, {3: "committed"}, {})
+    return Truth(
+        wrongs_by_replica,
+        frozenset(),
+        {replica: {} for replica in wrongs_by_replica},
+        {3: Transaction(3, "id", COMMITTED)},
+        {},
+    )
 
 
 def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008

@@ -11,7 +11,7 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
-from harness.soak.evidence.offsets import PERIOD_S, OffsetSampler
+from harness.soak.evidence.offsets import PERIOD_S, sampled_offsets
 
 A, B = ("t", 0), ("t", 1)
 
@@ -34,14 +34,12 @@ def sampled(
 ) -> list[dict[str, Any]]:
     """Return the lines after so many polls of one broker."""
     clock: Any = VirtualClock()
-    runtime: Any = SimpleNamespace(brokers=(1,), is_up=lambda _: is_up)
+    runtime = SimpleNamespace(brokers=(1,), is_up=lambda _: is_up)
+    cluster: Any = SimpleNamespace(brokers=(1,), runtime=runtime, clock=clock, control=SimpleNamespace(reader=reader))
     path = folder / "offsets.jsonl"
-    sampler = OffsetSampler(runtime, (A, B), path, clock, reader)
-    sampler.start()
-    ends_s = clock.now_s() + PERIOD_S * (polls - 0.5)
-    clock.wait_until(lambda: clock.now_s() >= ends_s, 60, "the polls")
-    sampler.close()
-    sampler.close()
+    with sampled_offsets(cluster, (A, B), path):
+        ends_s = clock.now_s() + PERIOD_S * (polls - 0.5)
+        clock.wait_until(lambda: clock.now_s() >= ends_s, 60, "the polls")
     return read_lines(path)
 
 

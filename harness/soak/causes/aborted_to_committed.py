@@ -13,8 +13,8 @@ from harness.soak.judge.truth import SERVED, STATE, Truth, Wrong
 def _holds(truth: Truth, symptom: Symptom, wrong: Wrong) -> bool:
     if wrong.kind != STATE:
         return wrong.kind == SERVED
-    followed = truth.followed[symptom.partition]
-    return any(COMMITTED in followed.get(transaction, ()) for transaction in wrong.counts_aborted)
+    followed, tp = truth.followed, symptom.partition
+    return any(COMMITTED in followed.get((tp, transaction), ()) for transaction in wrong.counts_aborted)
 
 
 CAUSE = Cause(

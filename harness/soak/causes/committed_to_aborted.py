@@ -15,9 +15,9 @@ def _holds(truth: Truth, symptom: Symptom, wrong: Wrong) -> bool:
     if wrong.kind != STATE:
         return wrong.kind == HIDDEN
     due, replica = wrong.due, (symptom.broker, symptom.partition)
-    if due and (truth.missed[replica].get(due), truth.outcomes[due]) == (ABORTED, COMMITTED):
+    if due and (truth.missed[replica].get(due), truth.transactions[due].outcome) == (ABORTED, COMMITTED):
         return True
-    is_followed = due and ABORTED in truth.followed[symptom.partition].get(due, ())
+    is_followed = due and ABORTED in truth.followed.get((symptom.partition, due), ())
     return bool(is_followed and wrong.leaves_out_last and not is_of_deleted(wrong))
 
 

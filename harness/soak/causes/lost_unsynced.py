@@ -11,14 +11,14 @@ The cause of this module: all replicas agree, and contradict the history of clie
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.kafka_api import TopicPartition
 from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
 from harness.soak.evidence.replica_log import Replica
-from harness.soak.judge.truth import STATE
+from harness.soak.judge.truth import STATE, Wrong
 
 if TYPE_CHECKING:
     from harness.broker_files.metadata_log.history import ClusterMetadata
@@ -29,10 +29,7 @@ TRANSACTION_STATE: Final = "__transaction_state"
 
 @dataclass(frozen=True)
 class Loss:
-    """Offsets that a broker lost. ``was_alone``: in the ISR. ``is_hole``: the broker has a later segment.
-
-    ``led_uncleanly``: the broker was elected uncleanly in this round.
-    """
+    """Lost offsets. ``was_alone``: in the ISR. ``is_hole``: a segment follows. ``led_uncleanly``: in this round."""
 
     broker: int
     partition: TopicPartition
@@ -91,19 +88,17 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     """
     by_partition = {loss.partition: loss for loss in evidence.losses if loss.is_followed}
     lost_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
-    states: dict[TopicPartition, dict[str, list[list[str]]]] = defaultdict(lambda: defaultdict(list))
-    replicas: dict[TopicPartition, int] = defaultdict(int)
-    in_transaction: set[tuple[TopicPartition, str]] = set()
+    replicas: dict[TopicPartition, list[Sequence[Wrong]]] = defaultdict(list)
     for (_, tp), wrongs in evidence.truth.wrongs.items():
-        replicas[tp] += 1
-        for key in {wrong.key for wrong in wrongs}:
-            states[tp][key].append(sorted(w.here for w in wrongs if w.key == key and w.kind == STATE))
-        in_transaction |= {(tp, wrong.key) for wrong in wrongs if wrong.transaction or wrong.due}
+        replicas[tp].append(wrongs)
     keys: dict[TopicPartition, dict[str, Loss]] = defaultdict(dict)
-    for tp, by_key in states.items():
-        for key, by_replica in by_key.items():
-            loss = by_partition.get(tp) or (lost_outcomes if (tp, key) in in_transaction else None)
-            if loss is not None and by_replica == by_replica[:1] * replicas[tp]:
+    for tp, of_replicas in replicas.items() if by_partition else ():
+        for key in {wrong.key for wrongs in of_replicas for wrong in wrongs}:
+            about = [[wrong for wrong in wrongs if wrong.key == key] for wrongs in of_replicas]
+            in_transaction = any(wrong.transaction or wrong.due for wrongs in about for wrong in wrongs)
+            loss = by_partition.get(tp) or (lost_outcomes if in_transaction else None)
+            states = [sorted(wrong.here for wrong in wrongs if wrong.kind == STATE) for wrongs in about]
+            if loss is not None and all(about) and states == states[:1] * len(states):
                 keys[tp][key] = loss
     return with_key(symptoms, keys) | wrong_groups(symptoms, by_partition, evidence.brokers)
 

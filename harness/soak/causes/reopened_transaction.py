@@ -15,10 +15,7 @@ from harness.soak.evidence.replica_log import OPEN, read_replica, served_replica
 
 
 def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> Symptom:
-    """Return the symptom of a transaction that a broker lists as open from ``offset`` on, and its log does not.
-
-    ``marker``: the offset of its marker, None where the log has none.
-    """
+    """Return the symptom of a transaction that a broker alone has open from ``offset`` on. ``marker``: its end."""
     end = "neither records nor a marker of it" if marker is None else f"its marker at offset {marker}"
     return Symptom(
         BROKER,

@@ -43,10 +43,7 @@ def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
 
 
 def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object]:
-    """Return the symptoms of transactions whose own marker was skipped: that are open, or ended by another marker.
-
-    A marker that one replica missed and another has was not skipped.
-    """
+    """Return symptoms of transactions whose own marker no replica has: open, or ended by another marker."""
     truth = evidence.truth
     markers = [
         ((topic, number), line["transactional_id"]) for line in evidence.skipped for topic, number in line["partitions"]
@@ -54,8 +51,9 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     places = set(markers)
 
     def skipped(tp: TopicPartition, transaction: int | None, marker: int | None = None) -> str:
-        transactional_id = truth.transactional_ids.get(transaction or 0, "")
-        return _words(tp, transactional_id, marker) if (tp, transactional_id) in places else ""
+        known = truth.transactions.get(transaction or 0)
+        name = known.transactional_id if known else ""
+        return _words(tp, name, marker) if (tp, name) in places else ""
 
     missed = {(tp, transaction) for (_, tp), beliefs in truth.missed.items() for transaction in beliefs}
     opened = {

@@ -9,6 +9,7 @@ was acknowledged.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from harness.kafka_api import TopicPartition
@@ -51,10 +52,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class ClientLog:
-    """The records and transactions of all clients of a round, by number.
-
-    ``deleted_before``: up to where an administrator asked that records be deleted, by partition.
-    """
+    """Records and transactions of clients by number. ``deleted_before``: up to where a deletion was asked for."""
 
     writes: dict[int, WrittenRecord] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
@@ -87,11 +85,12 @@ def recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, Recreation]:
     by_topic: dict[str, Recreation] = {}
     begun: dict[str, int] = {}
     for at, event in enumerate(events):
-        if event["f"] == RECREATE and event["type"] == INVOKE:
-            begun[event["topic"]] = at
-            by_topic[event["topic"]] = Recreation(by_topic.get(event["topic"], _NEVER).began, float("inf"))
-        elif event["f"] == RECREATE and event["type"] == OK:
-            by_topic[event["topic"]] = Recreation(begun[event["topic"]], at)
+        topic = event.get("topic", "")
+        if (event["f"], event["type"]) == (RECREATE, INVOKE):
+            begun[topic] = at
+            by_topic[topic] = Recreation(by_topic.get(topic, _NEVER).began, inf)
+        elif (event["f"], event["type"]) == (RECREATE, OK):
+            by_topic[topic] = Recreation(begun[topic], at)
     return by_topic
 
 
@@ -102,10 +101,7 @@ def transaction_of(event: Mapping[str, Any]) -> tuple[Any, Any]:
 
 @dataclass
 class _Reading:
-    """A history while it is read. ``numbers``: of transactions, by id and count; ``invoked``: when each record was.
-
-    ``ending``: transactions of which a client asked for the end. ``left_open``: by transactional id.
-    """
+    """A history while it is read. ``gone``: records of a former topic; ``ending``: ends were asked for."""
 
     again: Mapping[str, Recreation]
     log: ClientLog = field(default_factory=ClientLog)
@@ -127,7 +123,6 @@ class _Reading:
         return number
 
     def record(self, at: int, event: Mapping[str, Any]) -> None:
-        """Note a record that is sent, or its acknowledgement."""
         op, kind, topic = event["op"], event["type"], event["topic"]
         number, last = self.transaction(event), self.again.get(topic, _NEVER)
         if kind == INVOKE:
@@ -142,7 +137,6 @@ class _Reading:
             self.gone.add(op)
 
     def end(self, _at: int, event: Mapping[str, Any]) -> None:
-        """Note the end of a transaction: asked for, acknowledged, or certainly not done."""
         number = self.transaction(event)
         if number is not None:
             if event["type"] == OK:
@@ -150,13 +144,11 @@ class _Reading:
             (self.ending.discard if event["type"] == FAIL else self.ending.add)(number)
 
     def start(self, _at: int, event: Mapping[str, Any]) -> None:
-        """Note a new start of a transactional id."""
         if event["type"] == OK:
             for number in self.left_open.pop(event["transactional_id"], set()) - self.ending:
                 self.log.transactions[number].outcome = ABORTED
 
     def deletion(self, at: int, event: Mapping[str, Any]) -> None:
-        """Note a request to delete records of a partition."""
         tp, last = (event["topic"], event["partition"]), self.again.get(event["topic"], _NEVER)
         if event["type"] == INVOKE and at > last.began:
             self.log.deleted_before[tp] = max(self.log.deleted_before.get(tp, 0), event["before"])
@@ -165,8 +157,7 @@ class _Reading:
 _READERS: Final = {
     "produce": _Reading.record,
     "send offset": lambda reading, _at, event: reading.transaction(event),
-    "commit": _Reading.end,
-    "abort": _Reading.end,
+    **dict.fromkeys(OUTCOMES, _Reading.end),
     "init": _Reading.start,
     DELETE_RECORDS: _Reading.deletion,
 }

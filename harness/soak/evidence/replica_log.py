@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from harness.broker_files.segments.batches import Batch, iter_batches, iter_records, marker
+from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.kafka_api import TopicPartition
@@ -104,39 +104,27 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
             return ABORTED
         return OPEN if end_of(batch) is None else COMMITTED
 
-    records = [
-        StoredRecord(
-            int(dict(record.headers)[HEADER_OP] or 0),
-            record.offset,
-            (record.key or b"").decode(),
-            record.value is None,
-            batch.producer_id,
-            belief(batch),
-        )
-        for batch in data
-        for record in iter_records(batch, source=folder.name)
-        if record.offset >= log_start
-    ]
+    def stored(batch: Batch, record: Record) -> StoredRecord:
+        write, key = int(dict(record.headers)[HEADER_OP] or 0), (record.key or b"").decode()
+        return StoredRecord(write, record.offset, key, record.value is None, batch.producer_id, belief(batch))
+
+    records = [stored(b, r) for b in data for r in iter_records(b, source=folder.name) if r.offset >= log_start]
     ended = [
-        EndedTransaction(batch.base_offset, end, belief(batch), batch.producer_id)
-        for batch in data
-        if batch.is_transactional and (end := end_of(batch)) is not None
+        EndedTransaction(b.base_offset, end, belief(b), b.producer_id)
+        for b in data
+        if b.is_transactional and (end := end_of(b)) is not None
     ]
     ended += [EndedTransaction(e.first_offset, e.last_offset, ABORTED, e.producer_id) for e in aborted]
     # A transaction below the log start has lost its marker there, too.
-    open_empty = [
-        (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
-    ]
+    remains = [b for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN]
+    open_empty = [(b.last_offset, b.producer_id) for b in remains]
     stale = _outdated((batch.producer_id, control.coordinator_epoch, batch.last_offset) for batch, control in controls)
     late = _outdated((b.producer_id, b.producer_epoch, b.producer_id) for b in data if not b.is_transactional)
     return ReplicaLog(records, ended, open_empty, log_start, stale, late)
 
 
 def _outdated(batches: Iterable[tuple[int, int | None, int]]) -> frozenset[int]:
-    """Return the values of batches with a lower epoch than an earlier batch of the same producer.
-
-    ``batches``: producer id, epoch, and the value that stands for the batch; without an epoch, it is left out.
-    """
+    """Return values of (producer id, epoch or None, value) with an epoch below an earlier one of the producer."""
     newest: dict[int, int] = {}
     outdated = set()
     for producer_id, epoch, value in batches:

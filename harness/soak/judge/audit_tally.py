@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.judge.finding import Finding, by_place
+from harness.judge.finding import Finding, by_place, name_of
 from harness.judge.verdict import CLEAN, Verdict
 from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import Anomaly
@@ -14,8 +14,6 @@ from harness.soak.evidence.client_log import UNKNOWN
 from harness.soak.judge.truth import STATE, STUCK, Truth
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
-NONE = 0
-"""Transactions have numbers from 1 on."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +38,23 @@ def tally(truth: Truth, verdict: Verdict) -> Tally:
     verdicts = {(scenario.topic, scenario.partition): scenario.verdict for scenario in verdict.scenarios}
     judged = [(finding, judge(truth, finding)) for finding in verdict.findings if finding.decided]
     accusations = Counter(result for _, result in judged)
-    decided = [[finding.decided for finding in findings[tp]] for tp in diverged & findings.keys()]
+    decided = [{finding.decided for finding in findings[tp]} for tp in diverged & findings.keys()]
     for_nothing = [
         finding
         for tp in findings.keys() - diverged
         for finding in findings[tp]
         if judge(truth, finding) not in {EITHER, BY_LUCK}
     ]
+    wrong = [finding for finding, result in judged if result == WRONG]
     harmful = [finding for finding in verdict.findings if _is_harmful(truth, finding)]
     counts = {
         "partitions": len({tp for _, tp in truth.wrongs}),
         "diverged": len(diverged),
         "found": len(decided),
         "called clean": sum(verdicts[tp] == CLEAN for tp in diverged),
-        "decided": sum(map(all, decided)),
-        "partly decided": sum(any(flags) and not all(flags) for flags in decided),
-        "undecided": sum(not any(flags) for flags in decided),
+        "decided": decided.count({True}),
+        "partly decided": decided.count({True, False}),
+        "undecided": decided.count({False}),
         "right accusations": accusations[RIGHT],
         "right by luck": accusations[BY_LUCK],
         "wrong accusations": accusations[WRONG],
@@ -63,12 +62,17 @@ def tally(truth: Truth, verdict: Verdict) -> Tally:
         "nothing wrong": len({finding.place for finding in for_nothing}),
         "harmful copies": len(harmful),
     }
+
+    def replicas(tp: TopicPartition) -> dict[str, Any]:
+        wrongs = {broker: wrongs for (broker, place), wrongs in sorted(truth.wrongs.items()) if place == tp}
+        return {"partition": name_of(tp), "wrong about": {b: list(map(asdict, wrongs[b])) for b in wrongs}}
+
     return Tally(
         counts,
-        [{"verdict": verdicts[tp], **_replicas(truth, tp)} for tp in sorted(diverged - findings.keys())],
-        [{"finding": finding, **_replicas(truth, finding.place)} for finding, result in judged if result == WRONG],
+        [{"verdict": verdicts[tp], **replicas(tp)} for tp in sorted(diverged - findings.keys())],
+        [{"finding": finding, **replicas(finding.place)} for finding in wrong],
         for_nothing,
-        [{"finding": finding, **_replicas(truth, finding.place)} for finding in harmful],
+        [{"finding": finding, **replicas(finding.place)} for finding in harmful],
     )
 
 
@@ -82,38 +86,32 @@ def judge(truth: Truth, finding: Finding) -> str:
     """
     tp, key = finding.place, None if finding.key is None else finding.key.decode("utf-8", "backslashreplace")
     write = truth.at.get((tp, finding.offset))
-    transaction = NONE if write is None or write.transaction is None else write.transaction
+    transaction = 0 if write is None or write.transaction is None else write.transaction  # they have numbers from 1 on
+    is_stuck = finding.anomaly == Anomaly.STUCK_LSO
 
     def is_wrong(broker: int) -> bool:
         return any(
             (wrong.kind == STATE and wrong.key == key)
             or wrong.offset == finding.offset
-            or (wrong.transaction == transaction)
-            or (
-                wrong.kind == STUCK
-                and finding.anomaly == Anomaly.STUCK_LSO
-                and wrong.producer_id == finding.producer_id
-            )
+            or wrong.transaction == transaction
+            or (is_stuck and (wrong.kind, wrong.producer_id) == (STUCK, finding.producer_id))
             for wrong in truth.wrongs.get((broker, tp), ())
         )
 
     if is_wrong(finding.broker) and not any(map(is_wrong, finding.right or ())):
         return RIGHT
     belief = truth.missed[finding.broker, tp].get(transaction)
-    if belief is not None and truth.outcomes[transaction] != UNKNOWN:
-        return BY_LUCK if belief == truth.outcomes[transaction] else RIGHT
+    outcome = truth.transactions[transaction].outcome if transaction in truth.transactions else None
+    if belief is not None and outcome != UNKNOWN:
+        return BY_LUCK if belief == outcome else RIGHT
     if write is None and key is None:
         return EITHER
     keys = {key, None if write is None else write.key}
-    is_unknown = truth.outcomes.get(transaction) == UNKNOWN or any((tp, name) in truth.unknown_keys for name in keys)
-    return EITHER if is_unknown else WRONG
+    return EITHER if outcome == UNKNOWN or any((tp, name) in truth.unknown_keys for name in keys) else WRONG
 
 
 def _is_harmful(truth: Truth, finding: Finding) -> bool:
-    """Return whether the finding's commands copy the accused replica from a broker with errors that it does not have.
-
-    That broker is the leader that the commands set while the accused one is not among the replicas.
-    """
+    """Return whether the finding's commands copy a replica from a leader with errors that it does not have."""
     plans = [line.split("'")[1] for line in finding.commands or () if line.startswith("echo '")]
     orders = [partition["replicas"] for plan in plans for partition in json.loads(plan)["partitions"]]
     source = next((order[0] for order in orders if finding.broker not in order), finding.broker)
@@ -122,11 +120,3 @@ def _is_harmful(truth: Truth, finding: Finding) -> bool:
         for broker in (source, finding.broker)
     )
     return not there <= here
-
-
-def _replicas(truth: Truth, tp: TopicPartition) -> dict[str, Any]:
-    wrongs = {broker: wrongs for (broker, place), wrongs in truth.wrongs.items() if place == tp}
-    return {
-        "partition": f"{tp[0]}-{tp[1]}",
-        "wrong about": {broker: list(map(asdict, wrongs[broker])) for broker in sorted(wrongs)},
-    }

@@ -13,17 +13,17 @@ partition and came back empty, as they have nothing to lose.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import FaultTimes, fault_times
 from harness.soak.evidence.client_log import INVOKE, OK, OUTCOMES, recreations, transaction_of
-from harness.soak.evidence.replica_log import batches_in
 from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
 
@@ -46,14 +46,6 @@ class ReplicaOutage:
     began_ms: int
     ended_ms: int
     stayed: frozenset[int]
-
-
-class _Hold(NamedTuple):
-    """From when until when a gate held one partition or all, and the event that ended it; `HELD` where none did."""
-
-    began_ms: int
-    ended_ms: int | None
-    end: str
 
 
 @dataclass(frozen=True)
@@ -92,36 +84,22 @@ def late_cleaners(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
 
 
 def outages_of(metadata: ClusterMetadata | None, topics: Collection[str]) -> list[ReplicaOutage]:
-    """Return the outages of these topics by the metadata log. An outage that does not end is left out.
-
-    Raises ``CorruptLogError`` and OSError.
-    """
-    if metadata is None:
-        return []
-    timed = [(batch.base_offset, batch.max_timestamp_ms) for batch in batches_in(metadata.source)]
-    offsets = [offset for offset, _ in timed]
-    outages: list[ReplicaOutage] = []
-    for tp, history in metadata.histories.items():
-        if tp[0] in topics:
-            times = (timed[max(0, bisect_right(offsets, state.offset) - 1)][1] for state in history.states)
-            outages += outages_in(tp, list(zip(times, history.states, strict=True)))
-    return outages
+    """Return the outages of these topics by the metadata log. An outage that does not end is left out."""
+    histories = {} if metadata is None else metadata.histories
+    return [it for tp, history in histories.items() if tp[0] in topics for it in outages_in(tp, history.states)]
 
 
-def outages_in(tp: TopicPartition, states: Sequence[tuple[int, PartitionState]]) -> Iterator[ReplicaOutage]:
-    """Yield the outages of a partition by its states, each with when it began, in milliseconds."""
+def outages_in(tp: TopicPartition, states: Iterable[PartitionState]) -> Iterator[ReplicaOutage]:
+    """Yield the outages of a partition by its states."""
     since: dict[int, tuple[int, frozenset[int]]] = {}
-    for time_ms, state in states:
-        isr, out = frozenset(state.isr), set(state.replicas) - set(state.isr)
-        for broker, (began_ms, stayed) in list(since.items()):
-            if broker in isr:
-                yield ReplicaOutage(tp, broker, began_ms, time_ms, stayed)
-            if broker in out:
-                since[broker] = (began_ms, stayed & isr)
-            else:
-                del since[broker]
-        for broker in out - since.keys():
-            since[broker] = (time_ms, isr)
+    for state in states:
+        time_ms = state.time_ms or 0  # unknown only of a state from a snapshot
+        isr = frozenset(state.isr)
+        for broker in sorted(isr & since.keys()):
+            began_ms, stayed = since[broker]
+            yield ReplicaOutage(tp, broker, began_ms, time_ms, stayed)
+        out = set(state.replicas) - isr
+        since = {b: (since[b][0], since[b][1] & isr) if b in since else (time_ms, isr) for b in out}
 
 
 def removable_of(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[int]]:
@@ -178,50 +156,46 @@ def judge_gates(
         times_ms = removable.get(outage.partition, ())
         if outage.stayed and any(began_ms <= at_ms <= until_ms - REMOVED_WITHIN_MS for at_ms in times_ms):
             exposed.append(outage)
-    holds = _holds([{**line, "time_ms": corrected(line["time_ms"])} if "time_ms" in line else line for line in events])
+    holds = _holds({**line, "time_ms": corrected(line["time_ms"])} if "time_ms" in line else line for line in events)
     problems = [problem for outage in exposed if (problem := _problem(outage, holds)) is not None]
     return GateEvidence(len(outages), exposed, problems)
 
 
-_Holds: TypeAlias = "Mapping[tuple[int, TopicPartition | None], Sequence[_Hold]]"
-"""By broker and partition; None for all of them."""
+_Holds: TypeAlias = "dict[tuple[int, TopicPartition | None], list[tuple[int, float, str]]]"
+"""When a broker's gate held a partition, None for all: from when until when, and the event that ended it."""
 
 
 def _holds(events: Iterable[Mapping[str, Any]]) -> _Holds:
-    """Return how each broker's gate held each partition, in order. A hold that ends with its process has no end."""
-    holds: dict[tuple[int, TopicPartition | None], list[_Hold]] = defaultdict(list)
+    """Return the holds of each gate in order. A hold that ends with its process, or never (`HELD`), has no end."""
+    holds: _Holds = defaultdict(list)
     begun: dict[tuple[int, TopicPartition | None], int] = {}
     for event in events:
         kind, broker = event["event"], event["broker"]
         if kind == INSTALLED:
             for place in [place for place in begun if place[0] == broker]:
-                holds[place].append(_Hold(begun.pop(place), None, INSTALLED))
+                holds[place].append((begun.pop(place), inf, INSTALLED))
             continue
         place = (broker, None if kind in {HELD_ALL, RELEASED_ALL} else (event["topic"], event["partition"]))
         if kind in {HELD, HELD_ALL}:
             begun.setdefault(place, event["time_ms"])
         elif kind in {RELEASED, RELEASED_ALL, GAVE_UP} and place in begun:
-            holds[place].append(_Hold(begun.pop(place), event["time_ms"], kind))
+            holds[place].append((begun.pop(place), event["time_ms"], kind))
     for place, at_ms in begun.items():
-        holds[place].append(_Hold(at_ms, None, HELD))
+        holds[place].append((at_ms, inf, HELD))
     return holds
 
 
 def _problem(outage: ReplicaOutage, holds: _Holds) -> str | None:
-    topic, partition = outage.partition
+    where = f"{name_of(outage.partition)} while broker {outage.broker} was out of the ISR"
 
     def ends(broker: int, tp: TopicPartition | None, until_ms: int) -> list[str]:
         """Return how the holds ended that began before the end of the outage, and lasted until this time."""
-        return [
-            hold.end
-            for hold in holds.get((broker, tp), ())
-            if hold.began_ms <= outage.ended_ms and (hold.ended_ms is None or hold.ended_ms >= until_ms)
-        ]
+        of_place = holds.get((broker, tp), ())
+        return [end for began_ms, ended_ms, end in of_place if began_ms <= outage.ended_ms and ended_ms >= until_ms]
 
     for broker in sorted(outage.stayed):
         during = ends(broker, outage.partition, outage.began_ms) or ends(broker, None, outage.ended_ms)
         gate = f"the gate of broker {broker}"
-        where = f"{topic}-{partition} while broker {outage.broker} was out of the ISR"
         if not during:
             return f"{gate} is not seen to have held {where}"
         if GAVE_UP in during:

@@ -1,8 +1,4 @@
-"""The judges of a round: two use the history of its clients, and an audit uses replicas alone.
-
-The history is used by the checkers of runs (`checkers`, in Spark) and `harness.soak.judge.truth`, which shares
-nothing with them. A further judge, `harness.soak.judge.group_truth`, compares the offsets of groups.
-"""
+"""The judges of a round: checkers and `truth`, independent of each other, `group_truth`, and an audit of replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
-from harness.soak.evidence.group_offsets import group_log_of
+from harness.soak.evidence.internal_topics import metadata_folders, views_of
 from harness.soak.evidence.replica_log import Replica, ReplicaLog, read_replica, served_replicas
 from harness.soak.judge.gate_evidence import (
     GateEvidence,
@@ -42,10 +38,9 @@ from harness.soak.judge.gate_evidence import (
     outages_of,
     removable_of,
 )
-from harness.soak.judge.group_truth import compare_groups
+from harness.soak.judge.group_truth import compare_groups, group_log_of
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import Truth, compare
-from harness.soak.play.internal import metadata_folders, views_of
 from harness.spark.jobs import threads
 from harness.targets import find_target
 
@@ -68,10 +63,7 @@ TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
 def judge_rounds(
     session: SparkSession, rounds: Mapping[RunFolder, PlayedRound], expected: Collection[str] = ()
 ) -> dict[str, RoundVerdict]:
-    """Judge rounds that were played, and return their verdicts by run id. Raises `UsageError` for a damaged folder.
-
-    Several rounds at once cost little more than one: most of the time is planning.
-    """
+    """Judge rounds together, as planning takes most of the time; return verdicts by run id. Raises `UsageError`."""
     complete = {folder: played for folder, played in rounds.items() if played.failure is None}
     truths = {folder: truth_of(folder, played) for folder, played in complete.items()}
     checked = _check(session, list(complete)) if complete else {}
@@ -116,15 +108,11 @@ def _lines(folder: RunFolder, name: str) -> Sequence[Mapping[str, Any]] | None:
 
 def _complete_history(folder: RunFolder) -> Sequence[Mapping[str, Any]]:
     """Return the history of a round; once `_check` has replaced it by one for the checkers, the original."""
-    lines = _lines(folder, WHOLE_HISTORY)
-    return read_lines(folder.history_path) if lines is None else lines
+    return _lines(folder, WHOLE_HISTORY) or read_lines(folder.history_path)
 
 
 def _check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, CheckedRound]:
-    """Run the checkers of runs over rounds, all in one job, and return their results by run id.
-
-    A checker that raises ends no other, and counts in every round.
-    """
+    """Run the checkers of runs over rounds in one job; return results by run id. An error ends no other."""
     for folder in folders:
         complete = folder.path / WHOLE_HISTORY
         if not complete.exists():
@@ -165,8 +153,7 @@ def _gates_of(
     folder: RunFolder, played: PlayedRound, events: Sequence[Mapping[str, Any]], metadata: ClusterMetadata | None
 ) -> GateEvidence | None:
     """Return the evidence of gates; None for a round without gates. Raises `UsageError` for a damaged folder."""
-    logged = _lines(folder, GATE)
-    if logged is None:
+    if (logged := _lines(folder, GATE)) is None:
         return None
     outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)

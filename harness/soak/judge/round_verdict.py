@@ -61,11 +61,7 @@ class CheckedRound:
 
 @dataclass(frozen=True)
 class JudgeResults:
-    """The results of all judges of a round.
-
-    ``evidence``: with the truth by clients. ``audited``: the verdict of the audit. ``gates``: None for a round without
-    gates. ``reopened``: transactions that are open on a broker and not in its log.
-    """
+    """All judges' results. ``gates``: None without gates. ``reopened``: open by a broker, not by its log."""
 
     evidence: RoundEvidence
     checked: CheckedRound
@@ -139,23 +135,18 @@ def _clean(results: JudgeResults, tolerated: Sequence[RoundFinding]) -> str:
         views = f"{groups.views} views of {groups.keys} offsets of groups"
         proofs.append(f"{views} were compared with clients, too" if groups.wrongs else f"so do {views}")
     if gates is not None:
-        proofs.append(
-            "the gates held {held} exposed outages of {partitions} partitions, and released them".format_map(
-                gates.counts
-            )
-        )
+        held = "the gates held {held} exposed outages of {partitions} partitions, and released them"
+        proofs.append(held.format_map(gates.counts))
     return "; ".join(proofs)
 
 
 def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[RoundFinding], list[UnexplainedDifference]]:
     """Return the findings of clients and checkers by replica and name, and the differences without a name."""
     truth = evidence.truth
-    symptoms = symptoms_of(truth)
-    symptoms += [
-        _symptom(finding)
-        for finding in checked.findings
+    symptoms = [
+        *symptoms_of(truth),
         # A transaction with records below the log start, whose marker was removed since, is open for no consumer.
-        if finding.offset >= truth.log_starts.get((finding.broker, finding.place), 0)
+        *(_symptom(it) for it in checked.findings if it.offset >= truth.log_starts.get((it.broker, it.place), 0)),
     ]
     diagnoses = diagnose(evidence, symptoms)
     by_clients: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
@@ -190,17 +181,11 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
             text = f"{named_here}, and {others} nothing wrong with this replica"
             unexplained.append(_unexplained(found_by, *replica, text))
     # Offsets that were lost are given to other records.
-    wrong_places = {finding.place for finding in findings} | {loss.partition for loss in evidence.losses}
+    explained = {finding.place for finding in findings} | {loss.partition for loss in evidence.losses}
+    violations = [(r.guarantee, v) for r in checked.guarantees for v in r.violations if v.place not in explained]
     unexplained += [
-        _unexplained(
-            CHECKERS,
-            violation.broker,
-            violation.place,
-            f"the guarantee {result.guarantee} is violated: {violation.explanation}",
-        )
-        for result in checked.guarantees
-        for violation in result.violations
-        if violation.place not in wrong_places
+        _unexplained(CHECKERS, v.broker, v.place, f"the guarantee {name} is violated: {v.explanation}")
+        for name, v in violations
     ]
     return findings, unexplained
 
@@ -235,7 +220,6 @@ def _finding(
     )
 
 
-def _unexplained(found_by: str, broker: int | None, place: TopicPartition, explanation: str) -> UnexplainedDifference:
-    return UnexplainedDifference(
-        found_by=found_by, broker=broker, topic=place[0], partition=place[1], explanation=explanation
-    )
+def _unexplained(found_by: str, broker: int | None, place: TopicPartition, text: str) -> UnexplainedDifference:
+    topic, partition = place
+    return UnexplainedDifference(found_by=found_by, broker=broker, topic=topic, partition=partition, explanation=text)

@@ -7,10 +7,10 @@ only one of both judges has is worth a look.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.kafka_api import TopicPartition
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, WrittenRecord
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, Transaction, WrittenRecord
 from harness.soak.evidence.replica_log import OPEN, Replica, ReplicaLog, final_state
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
@@ -59,26 +59,25 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Truth:
-    """Which replicas are wrong, about what; and the keys and transactions that no client can vouch for."""
+    """Which replicas are wrong, about what; and the keys and transactions that no client can vouch for.
+
+    ``missed``: transactions of which a replica missed the marker, by its log and the history of clients, with the
+    outcome that another marker gives them there. Where both markers agree, the replica is not wrong about them.
+    ``transactions``: as clients know them. ``at``: the write at each offset, on any replica, or as acknowledged to a
+    client. ``followed``: the outcomes of later transactions of the same client, by partition and transaction.
+    ``markers``: the offsets of markers that end a transaction on any replica, by partition and transaction.
+    ``stale_markers``: of former coordinators on any replica, see `causes.stale_marker`.
+    """
 
     wrongs: Mapping[Replica, tuple[Wrong, ...]]
     unknown_keys: frozenset[Key]
     missed: Mapping[Replica, Mapping[int, str]]
-    """Transactions of which a replica missed the marker, by its log and the history of clients, with the outcome that
-    another marker gives them there. Where both markers agree, the replica is not wrong about them."""
-    outcomes: Mapping[int, str]
-    """Of transactions, as clients know it."""
+    transactions: Mapping[int, Transaction]
     at: Mapping[tuple[TopicPartition, int], WrittenRecord]
-    """The write at each offset, on any replica, or as acknowledged to a client."""
-    followed: Mapping[TopicPartition, Mapping[int, Collection[str]]] = field(default_factory=lambda: defaultdict(dict))
-    """The outcomes of later transactions of the same client there, by partition and transaction."""
+    followed: Mapping[tuple[TopicPartition, int], Collection[str]] = field(default_factory=dict)
     log_starts: Mapping[Replica, int] = field(default_factory=dict)
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
-    """The offsets of markers that end a transaction on any replica, by partition and transaction."""
     stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """The offsets of markers of former coordinators on any replica: see `causes.stale_marker`."""
-    transactional_ids: Mapping[int, str] = field(default_factory=dict)
-    """Of transactions."""
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -86,12 +85,8 @@ class Truth:
         return {tp for (_, tp), wrongs in self.wrongs.items() if wrongs}
 
 
-@dataclass(frozen=True)
-class _FinalState:
-    """A final state that a key may have: the write whose value it is, None for no value.
-
-    ``offset`` and ``transaction`` of the write that makes it so; None where they are unknown, or there is none.
-    """
+class _FinalState(NamedTuple):
+    """A state that a key may have: a write, None for no value. Its offset and transaction, None if unknown."""
 
     state: int | None
     offset: int | None = None
@@ -104,8 +99,7 @@ class _FinalState:
         return {None} if self.offset < log_start else {self.state}
 
 
-@dataclass(frozen=True)
-class _KeyTruth:
+class _KeyTruth(NamedTuple):
     """The states that a key may have in the end.
 
     ``aborted``: states that later records of aborted transactions would make, with the transaction. ``before``: the
@@ -113,8 +107,8 @@ class _KeyTruth:
     delete.
     """
 
-    possible: frozenset[_FinalState]
-    aborted: frozenset[tuple[int | None, int]]
+    possible: set[_FinalState]
+    aborted: set[tuple[int | None, int]]
     before: int | None
     is_deleted: bool
 
@@ -125,13 +119,16 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     for (_, tp), replica in replicas.items():
         at |= {(tp, r.offset): log.writes[r.write] for r in replica.records if r.write in log.writes}
     offsets: dict[int, set[float]] = defaultdict(set)
-    written: dict[TopicPartition, dict[int, WrittenRecord]] = defaultdict(dict)
-    for (tp, offset), write in at.items():
+    for (_, offset), write in at.items():
         offsets[write.number].add(offset)
-        written[tp][offset] = write
     for number in _repeated(log, replicas):
         offsets[number].add(_SOMEWHERE_LATER)
-    states = _key_truths(log, offsets)
+    by_key: dict[Key, list[WrittenRecord]] = defaultdict(list)
+    for write in log.writes.values():
+        by_key[write.place, write.key].append(write)
+    states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
+    for (tp, key), writes in sorted(by_key.items()):
+        states[tp][key] = _key_truth(log, writes, offsets)
     markers: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
     stale_markers: dict[TopicPartition, frozenset[int]] = defaultdict(frozenset)
     for (_, tp), replica in replicas.items():
@@ -143,7 +140,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     return Truth(
         wrongs={
             (broker, tp): (
-                *_wrong_records(log, replica, written[tp]),
+                *_wrong_records(log, tp, replica, at),
                 *_wrong_log(log, tp, replica, has_retention=tp[0] in with_retention),
                 *_wrong_states(states.get(tp, {}), replica),
             )
@@ -155,14 +152,13 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
             for key, truth in keys.items()
             if len({possible.state for possible in truth.possible}) > 1
         ),
-        missed={(broker, tp): _missed(log, tp, written[tp], replica) for (broker, tp), replica in replicas.items()},
-        outcomes={number: transaction.outcome for number, transaction in log.transactions.items()},
+        missed=_missed(log, replicas, at),
+        transactions=log.transactions,
         at=at,
         followed=_followed(log),
         log_starts={place: replica.log_start for place, replica in replicas.items()},
         markers=markers,
         stale_markers=stale_markers,
-        transactional_ids={number: transaction.transactional_id for number, transaction in log.transactions.items()},
     )
 
 
@@ -171,31 +167,19 @@ def _repeated(log: ClientLog, replicas: Mapping[Replica, ReplicaLog]) -> Iterato
 
     Nobody can see which of them were compacted since: a delete may have come again after the value that followed it.
     """
-    late: dict[TopicPartition, set[str]] = defaultdict(set)
-    for (_, tp), replica in replicas.items():
-        numbers = [record.write for record in replica.records if record.producer_id in replica.late_producers]
-        late[tp] |= {log.writes[number].client for number in numbers if number in log.writes}
+    late = {
+        (tp, log.writes[record.write].client)
+        for (_, tp), replica in replicas.items()
+        for record in replica.records
+        if record.producer_id in replica.late_producers and record.write in log.writes
+    }
     for write in log.writes.values():
-        if write.transaction is None and write.client in late[write.place]:
+        if write.transaction is None and (write.place, write.client) in late:
             yield write.number
 
 
-def _key_truths(log: ClientLog, offsets: Mapping[int, set[float]]) -> Mapping[TopicPartition, Mapping[str, _KeyTruth]]:
-    """Return the states of each key that clients wrote.
-
-    ``offsets``: where each write is, by its number; more than one of a write that was appended again.
-    """
-    by_key: dict[Key, list[WrittenRecord]] = defaultdict(list)
-    for write in log.writes.values():
-        by_key[write.place, write.key].append(write)
-    truths: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
-    for (tp, key), writes in sorted(by_key.items()):
-        truths[tp][key] = _key_truth(log, writes, offsets)
-    return truths
-
-
 def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[float]]) -> _KeyTruth:
-    """Return the states of a key.
+    """Return the states of a key. ``offsets``: where each write is; more than one if it was appended again.
 
     Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.
     """
@@ -208,7 +192,7 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
         for write in writes
         if write.offset is not None and log.outcome_of(write) == COMMITTED and len(offsets[write.number]) == 1
     }
-    last = max(ordered, default=-1)
+    last, *earlier = sorted(ordered, reverse=True) or [-1]
     later = [write for write in writes if max(offsets[write.number], default=last + 1) > last]
     certain = _FinalState(state(ordered[last]), last, ordered[last].transaction) if ordered else _FinalState(None)
     possible = {
@@ -216,41 +200,39 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
         for write in later
         if log.outcome_of(write) != ABORTED and write not in ordered.values()
     }
-    aborted = {(state(write), write.transaction or 0) for write in later if log.outcome_of(write) == ABORTED}
-    earlier = ordered.keys() - {last}
     return _KeyTruth(
-        frozenset({certain, *possible}),
-        frozenset(aborted),
-        before=state(ordered[max(earlier)]) if earlier else None,
+        {certain, *possible},
+        {(state(write), write.transaction or 0) for write in later if log.outcome_of(write) == ABORTED},
+        before=state(ordered[earlier[0]]) if earlier else None,
         is_deleted=bool(ordered) and ordered[last].is_delete,
     )
 
 
-def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
+def _followed(log: ClientLog) -> dict[tuple[TopicPartition, int], set[str]]:
     by_client: dict[tuple[TopicPartition, str], set[int]] = defaultdict(set)
     for write in log.writes.values():
         if write.transaction is not None:
             by_client[write.place, log.transactions[write.transaction].transactional_id].add(write.transaction)
-    followed: dict[TopicPartition, dict[int, set[str]]] = defaultdict(dict)
-    for (tp, _), numbers in by_client.items():
-        later: set[str] = set()
-        for number in sorted(numbers, reverse=True):
-            followed[tp][number] = set(later)
-            later.add(log.transactions[number].outcome)
-    return followed
+    return {
+        (tp, number): {log.transactions[later].outcome for later in numbers if later > number}
+        for (tp, _), numbers in by_client.items()
+        for number in numbers
+    }
 
 
-def _wrong_records(log: ClientLog, replica: ReplicaLog, written: Mapping[int, WrittenRecord]) -> Iterator[Wrong]:
+def _wrong_records(
+    log: ClientLog, tp: TopicPartition, replica: ReplicaLog, at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+) -> Iterator[Wrong]:
     """Yield the misjudged records of a replica, and the ended transactions that are open although it has no record."""
     for record in replica.records:
         write = log.writes.get(record.write)
         if write is not None:
             outcome = COMMITTED if write.transaction is None else log.outcome_of(write)
             if (kind := _MISJUDGED.get((record.belief, outcome))) is not None:
-                at = (record.offset, write.transaction, record.producer_id)
-                yield Wrong(kind, record.key, record.belief, outcome, *at)
+                place = (record.offset, write.transaction, record.producer_id)
+                yield Wrong(kind, record.key, record.belief, outcome, *place)
     for offset, producer_id in replica.open_empty:
-        write = written.get(offset)
+        write = at.get((tp, offset))
         outcome = UNKNOWN if write is None or write.transaction is None else log.outcome_of(write)
         if write is not None and outcome != UNKNOWN:
             yield Wrong(STUCK, write.key, OPEN, outcome, offset, write.transaction, producer_id)
@@ -291,30 +273,33 @@ def _in_words(state: int | None) -> str:
 
 
 def _missed(
-    log: ClientLog, tp: TopicPartition, written: Mapping[int, WrittenRecord], replica: ReplicaLog
-) -> dict[int, str]:
+    log: ClientLog, replicas: Mapping[Replica, ReplicaLog], at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+) -> dict[Replica, dict[int, str]]:
     """Return the transactions whose client wrote a later one before the marker that ends the first one here.
 
-    ``written``: the writes of the partition by offset. Where no record of the first one is left, a later one may
-    have no known offset: its records were never acknowledged, and cleaned away everywhere.
+    Where no record of the first one is left, a later one may have no known offset: its records were never
+    acknowledged, and cleaned away everywhere.
     """
-    by_client: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for offset, write in written.items():
+    located = {write.number for write in at.values()}
+    placed: list[tuple[float, WrittenRecord]] = [(offset, write) for (_, offset), write in at.items()]
+    placed += [(_SOMEWHERE_LATER, write) for write in log.writes.values() if write.number not in located]
+    by_client: dict[tuple[TopicPartition, str], list[tuple[float, int]]] = defaultdict(list)
+    for offset, write in placed:
         if write.transaction is not None:
-            by_client[log.transactions[write.transaction].transactional_id].append((offset, write.transaction))
-    numbers = {write.number for write in written.values()}
-    lost: dict[str, set[int]] = defaultdict(set)
-    for write in log.writes.values():
-        if write.place == tp and write.transaction is not None and write.number not in numbers:
-            lost[log.transactions[write.transaction].transactional_id].add(write.transaction)
-    remaining = {record.write for record in replica.records}
-    missed = {}
-    for ended in replica.ended:
-        first = written.get(ended.offset)
-        if first is not None and first.transaction is not None:
-            client = log.transactions[first.transaction].transactional_id
-            later = [number for offset, number in by_client[client] if ended.offset < offset < ended.marker]
-            later += lost[client] if first.number not in remaining else ()
-            if any(number > first.transaction for number in later):
-                missed[first.transaction] = ended.belief
+            client = log.transactions[write.transaction].transactional_id
+            by_client[write.place, client].append((offset, write.transaction))
+    missed: dict[Replica, dict[int, str]] = {}
+    for (broker, tp), replica in replicas.items():
+        remaining, of_replica = {record.write for record in replica.records}, missed.setdefault((broker, tp), {})
+        for ended in replica.ended:
+            first = at.get((tp, ended.offset))
+            if first is not None and first.transaction is not None:
+                is_gone = first.number not in remaining
+                client = log.transactions[first.transaction].transactional_id
+                if any(
+                    number > first.transaction
+                    for offset, number in by_client[tp, client]
+                    if ended.offset < offset < ended.marker or (is_gone and offset == _SOMEWHERE_LATER)
+                ):
+                    of_replica[first.transaction] = ended.belief
     return missed

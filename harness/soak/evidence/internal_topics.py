@@ -1,0 +1,222 @@
+"""The brokers' internal topics in a round: group offsets are cleaned as often as other topics, and the logs are copied.
+
+The copies are next to the snapshots of the topics that clients write to, which checkers read:
+``internal/<broker>/<topic>-<partition>``. A broker that becomes the coordinator replays its replica of
+``__consumer_offsets`` (`harness.models.world.groups`): every replica is a view, and a wrong view does harm as soon as
+its broker coordinates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.broker_files.internal_topics.decode import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    decode_offset_key,
+    internal_topic,
+)
+from harness.broker_files.segments.batches import iter_records, marker
+from harness.broker_files.segments.records import MARKERS
+from harness.cluster.cluster import Cluster
+from harness.errors import WaitTimeoutError
+from harness.kafka_api import TopicPartition
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.error_names import UNSTABLE_OFFSET
+from harness.kafka_api.groups import fetch_offsets
+from harness.models.world.groups import Commit, Offsets, TransactionEnd
+from harness.run_folder.store import RunFolder
+from harness.schedules.operations import CommitOffset, SendOffset
+from harness.schedules.schedule import Step
+from harness.schedules.timers import FAST, FREEZE
+from harness.soak.draw.plan import BROKERS
+from harness.soak.evidence.replica_log import batches_in
+
+if TYPE_CHECKING:
+    from harness.soak.play.rig import Rig
+
+INTERNAL: Final = "internal"
+OFFSETS: Final = (CONSUMER_OFFSETS, 0)
+METADATA: Final = (CLUSTER_METADATA, 0)
+"""Both have one partition: ``offsets.topic.num.partitions`` is set to 1."""
+ANSWER_S: Final = 30.0
+REFUSAL: Final = re.compile(
+    rf"CoordinatorLoaderImpl - (Replaying record .*) from {CONSUMER_OFFSETS}-0 .* failed\.\n(?:\w+\.)*(\w+: .*)"
+)
+OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
+ANSWERS: Final = "group-offsets.json"
+"""In the folder of a round: the coordinator's answers in the end."""
+
+GroupKey = tuple[str, "TopicPartition"]
+"""A group, and the partition whose offset it commits."""
+
+
+def prepare_offsets(rig: Rig) -> None:
+    """Create ``__consumer_offsets`` with fast timers, where groups take part and it is not there; have it compacted.
+
+    Brokers create it with replicas of their choice else, and when a group first asks for its coordinator. Raises
+    `HarnessError`.
+    """
+    if rig.setup.shape.is_real:
+        if not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
+            rig.cluster.admin.create_topics({OFFSETS: BROKERS}, OFFSETS_SETTINGS)
+        rig.cluster.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
+
+
+def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
+    """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
+
+    Clients are closed, and every broker is up. Raises `HarnessError` where a log cannot be copied, or the
+    coordinator does not answer and does not say that it cannot load the partition.
+    """
+    if not rig.setup.shape.is_real:
+        return
+    replicas = {OFFSETS: cluster.brokers}
+    cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
+    cluster.wait(lambda: not cluster.differing_ends(replicas), f"the replicas of {CONSUMER_OFFSETS} to be level")
+    groups: dict[str, set[TopicPartition]] = defaultdict(set)
+    for operation in (step.operation for step in steps):
+        if isinstance(operation, SendOffset | CommitOffset):
+            groups[operation.group].add((operation.topic, operation.partition))
+    folder.write_json(folder.path / ANSWERS, _answers(rig, cluster, groups))
+    for broker in cluster.runtime.brokers:
+        for topic, partition in (METADATA, OFFSETS):
+            destination = folder.path / INTERNAL / str(broker) / f"{topic}-{partition}"
+            cluster.runtime.copy_partition(broker, topic, partition, destination)
+
+
+def serves_groups(folder: RunFolder) -> bool:
+    """Return whether groups had a coordinator when the logs of a round were copied; else the cluster is unusable."""
+    path = folder.path / ANSWERS
+    return not path.exists() or not json.loads(path.read_text()).get("refusal")
+
+
+def metadata_folders(folder: RunFolder) -> dict[int, Path]:
+    """Return the copies of the metadata log by broker; none of a simulated cluster."""
+    return {int(path.parent.name): path for path in _copies(folder, METADATA)}
+
+
+def views_of(folder: RunFolder, *, drops_pending: bool) -> list[GroupView]:
+    """Return what every replica and the coordinator of a round have of groups' offsets; nothing without groups."""
+    views = [replayed(path, int(path.parent.name), drops_pending=drops_pending) for path in _copies(folder, OFFSETS)]
+    path = folder.path / ANSWERS
+    return [*views, answered(json.loads(path.read_text()))] if path.exists() else views
+
+
+def _copies(folder: RunFolder, partition: TopicPartition) -> Sequence[Path]:
+    return sorted((folder.path / INTERNAL).glob(f"*/{partition[0]}-{partition[1]}"))
+
+
+def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]]) -> dict[str, Any]:
+    """Return the content of `ANSWERS`: what the coordinator answers, or why it cannot load the partition."""
+    content: dict[str, Any] = {"partition": OFFSETS[1]}
+
+    def are_answered() -> bool:
+        state = cluster.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
+        if state is None or state.leader not in cluster.brokers:
+            return False
+        content["broker"] = state.leader
+        content["answers"] = ask(cluster.runtime.address(state.leader), groups)
+        # Other errors: another broker coordinates, or it is not ready.
+        return all(answer["error"] in {None, UNSTABLE_OFFSET} for answer in content["answers"])
+
+    try:
+        cluster.wait(are_answered, "the coordinator of groups to answer", ANSWER_S)
+    except WaitTimeoutError:
+        broker = cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
+        refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
+        if refusal is None:
+            raise
+        return {**content, "broker": broker, "answers": [], "refusal": refusal}
+    return content
+
+
+def refusal_in(log: str) -> str | None:
+    """Return which record made a coordinator fail to load its partition last (``CoordinatorLoaderImpl``)."""
+    refusals = REFUSAL.findall(log)
+    return f"{refusals[-1][1]} ({refusals[-1][0]})" if refusals else None
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """Offsets by group and partition. ``pending``: offsets that no marker has ended. ``source``: whose view, in words.
+
+    ``refusal``: why the broker cannot load the partition as its coordinator, in the broker's words.
+    """
+
+    broker: int
+    partition: int
+    source: str
+    committed: Mapping[GroupKey, int] = field(default_factory=dict)
+    pending: Mapping[GroupKey, Collection[int]] = field(default_factory=dict)
+    refusal: str = ""
+
+
+def replayed(folder: Path, broker: int, *, drops_pending: bool) -> GroupView:
+    """Return the offsets that a coordinator reads from a replica. ``drops_pending``: see `Offsets.apply`."""
+    offsets, values, keys = Offsets(), {}, {}
+    for at, key, value, entry in _entries(folder):
+        if key is not None:
+            keys[json.dumps(key)] = key
+            if value is not None:
+                values[at] = value
+        offsets.apply(entry, drops_pending=drops_pending)
+    pending: dict[GroupKey, set[int]] = defaultdict(set)
+    for by_name in offsets.pending.values():
+        for name, at in by_name.items():
+            pending[keys[name]].add(values[at])
+    committed = {keys[name]: values[at] for name, at in offsets.committed.items()}
+    return GroupView(broker, int(folder.name.rpartition("-")[2]), "its replica", committed, pending)
+
+
+def _entries(folder: Path) -> Iterator[tuple[int, GroupKey | None, int | None, Commit | TransactionEnd]]:
+    decoders = internal_topic(CONSUMER_OFFSETS)
+    assert decoders is not None  # noqa: S101  (one of Kafka's own topics)
+    for batch in batches_in(folder):
+        control = marker(batch, source=folder.name)
+        if control is not None and control.type in MARKERS:
+            yield batch.last_offset, None, None, TransactionEnd(batch.producer_id, control.type)
+        producer = batch.producer_id if batch.is_transactional else None
+        for record in () if batch.is_control else iter_records(batch, source=folder.name):
+            decoded = decode_offset_key(record.key or b"")
+            if decoded is not None:  # else of a member, or of the group itself
+                key = (decoded.group, (decoded.topic, decoded.partition))
+                value = None
+                if record.value is not None:
+                    value = int(decoders.value(decoders.key(record.key or b""), record.value)["offset"])
+                yield record.offset, key, value, Commit(record.offset, json.dumps(key), value is None, producer)
+
+
+def ask(coordinator: Address, groups: Mapping[str, Collection[TopicPartition]]) -> list[dict[str, Any]]:
+    """Return the coordinator's answers about the offsets of groups, in the form of `ANSWERS`. Raises OSError."""
+    answers = []
+    with closing(Connection(coordinator)) as connection:
+        for group, partitions in groups.items():
+            for topic, partition in partitions:
+                answer = connection.ask(fetch_offsets(group, [(topic, partition)], require_stable=True))
+                offset = answer.offsets.get((topic, partition))
+                answers.append(
+                    {"group": group, "topic": topic, "partition": partition, "offset": offset, "error": answer.error}
+                )
+    return answers
+
+
+def answered(content: Mapping[str, Any]) -> GroupView:
+    """Return the view of a coordinator by its answers: ``broker``, ``partition``, ``answers`` and ``refusal``."""
+    keyed = [((answer["group"], (answer["topic"], answer["partition"])), answer) for answer in content["answers"]]
+    return GroupView(
+        content["broker"],
+        content["partition"],
+        "its answer as the coordinator",
+        {key: a["offset"] for key, a in keyed if a["error"] != UNSTABLE_OFFSET and a["offset"] is not None},
+        {key: () for key, a in keyed if a["error"] == UNSTABLE_OFFSET},
+        content.get("refusal", ""),
+    )
