@@ -14,7 +14,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +34,8 @@ from harness.schedules.replay import why_not_replayable
 from harness.schedules.schedule import RoundPlan, Schedule, write_schedule
 from harness.soak.draw.plan import Shape, draw_plan, fitted
 from harness.soak.draw.workload import generator_of
+from harness.soak.evidence.internal_topics import serves_groups
 from harness.soak.judge_queue import JudgeQueue
-from harness.soak.play.internal import serves_groups
 from harness.soak.play.rig import Rig, Setup, booted, find_setup
 from harness.soak.play.round import PlayedRound, play_round, read_played, read_round, write_round
 from harness.spark.options import SparkOptions
@@ -45,6 +45,8 @@ from harness.targets import SIM_KAFKA, find_target
 SOAK: Final = "soak"
 MOST_BOOTS: Final = 3
 """Clusters that are started for a round, one after another, before a soak gives up."""
+STORED: Final = ("target", "minutes", "seed", "runtime", "gate", "expected")
+"""The options that ``soak.json`` has under their names."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +93,14 @@ class Soak:
             verdict=self.verdict,
             reason=(reason or "no round") + "".join(worst_rounds[:1]),
             folder=str(self.folder.path),
-            target=options.target,
-            seed=options.seed,
-            minutes=options.minutes,
-            runtime=options.runtime,
-            gate=options.gate,
+            **{name: getattr(options, name) for name in STORED},
             shape={name: getattr(self.setup.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
-            expected=options.expected,
             drawn=tuple(sorted(self.setup.faults)),
             not_drawn=self.setup.left_out,
             took_s=round(self.took_s, 1),
             findings=dict(sorted(_sum(line.findings for line in self.rounds).items())),
             unexplained=sum(line.unexplained for line in self.rounds),
-            audit=_sum(line.audit for line in self.rounds),
-            groups=_sum(line.groups for line in self.rounds),
-            gates=_sum(line.gates for line in self.rounds),
+            **{name: _sum(getattr(line, name) for line in self.rounds) for name in ("audit", "groups", "gates")},
             shown=RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds)) if finding else None,
             rounds=tuple(self.rounds),
         )
@@ -123,11 +118,7 @@ def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]
 
 
 def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
-    """Soak for so many minutes, or rounds. ``on_round`` is called with the line of each round that was judged.
-
-    Raises `UsageError` for invalid options before anything starts, `HarnessError` where no cluster comes up; the
-    rounds before that are judged.
-    """
+    """Soak, and call ``on_round`` with each line. Raises `UsageError`, or `HarnessError` once no cluster comes up."""
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
@@ -138,10 +129,8 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
     """Continue a soak that was cut off, for the rest of its minutes. Raises as `soak` does."""
     try:
         state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
-        options = SoakOptions(
-            state.target, state.minutes, state.seed, path, spark,
-            runtime=state.runtime, gate=state.gate, shape=Shape(**state.shape), expected=state.expected,
-        )  # fmt: skip
+        stored = {name: getattr(state, name) for name in STORED}
+        options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--resume {path} is not the folder of a soak: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
@@ -201,17 +190,14 @@ def _continue(soak: Soak, progress: Progress, on_round: Callable[[RoundLine], No
         if problem := write_pages(path, line.name):
             print_progress(problem)
 
+    java, spark = soak.setup.equipment.java, soak.options.spark
     with (
         interruptible(lambda: f"the results so far are in {path}/; `harness soak --resume {path}` continues"),
         Workspace(run_id, path) as workspace,
-        ExitStack() as owned,
-        session_of(
-            workspace, soak.setup.equipment.java, soak.options.spark, [path], CHECKS, outlives_jobs=True
-        ) as session,
+        closing(_Clusters(soak.setup, workspace, path / "logs" / run_id)) as clusters,
+        session_of(workspace, java, spark, [path], CHECKS, outlives_jobs=True) as session,
+        closing(JudgeQueue(soak.options.expected.keys(), session, note)) as queue,
     ):
-        clusters = _Clusters(soak.setup, workspace, path / "logs" / run_id)
-        owned.callback(clusters.drop)
-        queue = owned.enter_context(JudgeQueue(soak.options.expected.keys(), session, note))
         failure: HarnessError | None = None
         try:
             for name, plan, generator in _rounds(soak):
@@ -226,7 +212,7 @@ def _continue(soak: Soak, progress: Progress, on_round: Callable[[RoundLine], No
                 queue.add(folder, played)
         except HarnessError as error:
             failure = error  # raised once all rounds that were played are judged
-        clusters.drop()
+        clusters.close()
         queue.finish()
     soak.took_s = took_s + time.monotonic() - began_s
     soak.write()
@@ -252,16 +238,15 @@ def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: Ru
     played = play_round(clusters.for_round(plan.seed), plan, generator, folder)
     write_round(folder.path / ROUND, played)
     if played.failure is not None or not serves_groups(folder):
-        clusters.drop()
+        clusters.close()
     return played
 
 
 def _rounds(soak: Soak) -> Iterator[tuple[str, RoundPlan, Generator]]:
     """Yield name, plan and generator of each round to play, without an end where no number is given."""
     options = soak.options
-    for number in itertools.count(len(soak.rounds) + 1):
-        if options.rounds is not None and number > options.rounds:
-            return
+    first, last = len(soak.rounds) + 1, options.rounds
+    for number in itertools.count(first) if last is None else range(first, last + 1):
         name, seed = f"soak-{number}", options.seed + number - 1
         if options.schedule is None:
             plan = draw_plan(seed, name, soak.setup.shape)
@@ -283,8 +268,8 @@ class _Clusters:
 
     def for_round(self, seed: int) -> Rig:
         """Return the cluster for a round. Raises `HarnessError` where several, one after another, do not come up."""
-        if self.setup.is_simulated:
-            self.drop()
+        if not self.setup.shape.is_real:
+            self.close()
         attempts = itertools.count(1)
         while self._rig is None:
             self._count += 1
@@ -302,7 +287,7 @@ class _Clusters:
                 print_progress(f"cluster {self._count} did not come up: {error}; its logs are in {logs_dir}/")
         return self._rig
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """End the cluster: the next round boots another cluster."""
         self._rig = None
         self._owned.close()

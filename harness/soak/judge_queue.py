@@ -1,7 +1,4 @@
-"""Judge the rounds of a soak while the next rounds are played, several in one job.
-
-The logs of a clean round are deleted.
-"""
+"""Judge the rounds of a soak while the next rounds are played, several in one job. Logs of clean rounds are deleted."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
 from harness.json_codec import to_json
 from harness.judge.verdict import CLEAN, RoundLine, RoundVerdict
 from harness.run_folder.store import BROKERS, FETCHED, RunFolder
 from harness.schedules.operations import Inject
-from harness.soak.play.internal import INTERNAL
+from harness.soak.evidence.internal_topics import INTERNAL
 from harness.spark.workspace_session import has_ended, release
 
 if TYPE_CHECKING:
@@ -43,7 +40,7 @@ class JudgeQueue:
     _job: Future[None] | None = None
 
     def add(self, folder: RunFolder, played: PlayedRound) -> None:
-        """Queue a round; a job begins once enough rounds are queued."""
+        """Queue a round; a job begins once enough rounds are queued, and the former job has ended."""
         self._waiting[folder] = played
         if len(self._waiting) >= MOST_IN_A_JOB:
             self._begin()
@@ -51,25 +48,18 @@ class JudgeQueue:
     def finish(self) -> None:
         """Judge the queued rounds, and wait until all are judged."""
         self._begin()
-        self._wait()
+        self._begin()
+
+    def close(self) -> None:
+        """Wait for the job that is running."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self) -> None:
-        self._wait()
+        if self._job is not None:
+            self._job.result()
         rounds, self._waiting = self._waiting, {}
         if rounds:
             self._job = self._pool.submit(self._judge, rounds)
-
-    def _wait(self) -> None:
-        if self._job is not None:
-            self._job.result()
-
-    def __enter__(self) -> Self:
-        """Return the queue, which is empty."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Wait for the job that is running."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _judge(self, rounds: Mapping[RunFolder, PlayedRound]) -> None:
         verdicts = self._verdicts(rounds)
@@ -80,14 +70,22 @@ class JudgeQueue:
             if verdict.verdict == CLEAN:
                 for name in (BROKERS, FETCHED, INTERNAL):
                     shutil.rmtree(folder.path / name, ignore_errors=True)
-            self.on_round(_line(folder.run_id, played, verdict))
+            operations = played.schedule.operations
+            same = {name: getattr(verdict, name) for name in ("seed", "verdict", "reason", "groups", "gates")}
+            line = RoundLine(
+                **same,
+                name=folder.run_id,
+                operations=len(operations),
+                faults=tuple(str(operation) for operation in operations if isinstance(operation, Inject)),
+                findings=verdict.counts,
+                unexplained=len(verdict.unexplained),
+                audit=verdict.audit and verdict.audit["counts"],
+                took_s=played.took_s,
+            )
+            self.on_round(line)
 
     def _verdicts(self, rounds: Mapping[RunFolder, PlayedRound]) -> dict[str, RoundVerdict]:
-        """Return the verdict of each round. Rounds that cannot be judged together are judged alone.
-
-        A round that cannot be judged alone is unknown, and the others are judged. Raises `HarnessError` where Spark's
-        JVM has ended, by itself or because the soak was interrupted: these rounds have no verdict then.
-        """
+        """Return the verdict of each round, alone if need be. Raises `HarnessError` if Spark's JVM has ended."""
         from harness.soak.judge.judge_rounds import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
         from harness.soak.judge.round_verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
 
@@ -102,21 +100,3 @@ class JudgeQueue:
                 return {name: verdict for verdicts in alone for name, verdict in verdicts.items()}
             reason = f"it cannot be judged: {type(error).__name__}: {error}"
             return {folder.run_id: unjudged(reason) for folder in rounds}
-
-
-def _line(name: str, played: PlayedRound, verdict: RoundVerdict) -> RoundLine:
-    operations = played.schedule.operations
-    return RoundLine(
-        name=name,
-        seed=played.plan.seed,
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        operations=len(operations),
-        faults=tuple(str(operation) for operation in operations if isinstance(operation, Inject)),
-        findings=verdict.counts,
-        unexplained=len(verdict.unexplained),
-        audit=verdict.audit and verdict.audit["counts"],
-        groups=verdict.groups,
-        gates=verdict.gates,
-        took_s=played.took_s,
-    )

@@ -102,6 +102,6 @@ def test_what_is_no_list_of_known_findings_is_refused(tmp_path: Path, text: str,
 
 def test_what_rounds_do_not_draw_is_known_before_anything_starts() -> None:
     setup = find_setup("sim-kafka", Shape(), FakeProgress())
-    assert setup.is_simulated
+    assert not setup.shape.is_real
     assert {"one-way", "group offsets", "topic setting compression.type"} <= setup.left_out.keys()
     assert not setup.left_out.keys() & setup.faults.keys()

@@ -62,7 +62,7 @@ def test_faults_overlap_and_a_quorum_stays_whatever_is_drawn() -> None:
 
 
 def test_a_fault_lasts_for_a_while() -> None:
-    choose, context = choose_fault(DRAWN, BROKERS, hold_s=4.0), Context(seed=1)
+    choose, context = choose_fault(DRAWN, BROKERS), Context(seed=1)
     began = context.situation.after(Step(10.0, Inject("kill", 2)))
     early, late = (
         [choose(replace(context, drawn=n, now_s=now_s, situation=began)) for n in range(200)] for now_s in (13.9, 14.0)

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.model_checking.explore.walk import OF_GROUPS
 from harness.schedules.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Rest
 from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order
-from harness.soak.draw.plan import APART_S, FEATURES, ROOM_S, SETTINGS, Shape, as_round, fitted
+from harness.soak.draw.plan import APART_S, ROOM_S, SETTINGS, Shape, as_round, fitted
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
 
 OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
@@ -56,7 +56,7 @@ def test_settings_and_producers_that_they_lack_are_left_out(simulated: Setup) ->
 
 
 def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup) -> None:
-    shape = replace(simulated.shape, settings=frozenset(SETTINGS), features=FEATURES)
+    shape = replace(simulated.shape, settings=frozenset(SETTINGS), is_real=True)
     for settings, policy in (({}, "compact"), (OF_REAL_ONES, "compact,delete")):
         (topic,) = fitted(played(settings=settings), shape, simulated.faults).plan.topics
         assert topic.settings == {**settings, "cleanup.policy": policy}

@@ -21,10 +21,10 @@ from harness.schedules.operations import (
     Write,
 )
 from harness.schedules.schedule import RoundPlan, Step, plan_of
-from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, available, draw_plan
+from harness.soak.draw.plan import ON_GROUPS, SETTINGS, Shape, available, draw_plan
 from harness.soak.draw.workload import generator_of
 
-SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
+SHAPE = Shape(partitions=12, rate_hz=60.0, is_real=True, group_protocols=("classic",))
 
 
 def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
@@ -83,17 +83,16 @@ def test_a_round_has_clients_alone_at_first_and_then_everything() -> None:
 
 
 def test_what_a_target_lacks_is_not_drawn() -> None:
-    kinds = {type(step.operation) for seed in range(6) for step in steps_of(replace(SHAPE, features=FEATURES), seed)}
-    assert {DeleteRecords, RecreateTopic} <= kinds
-    for missing, kind in ((DELETE_RECORDS, DeleteRecords), (RECREATION, RecreateTopic)):
-        shape = replace(SHAPE, features=FEATURES - {missing})
-        assert kind not in {type(step.operation) for seed in range(6) for step in steps_of(shape, seed)}
+    kinds = {type(step.operation) for seed in range(6) for step in steps_of(SHAPE, seed)}
+    assert {DeleteRecords, RecreateTopic, SendOffset, CommitOffset} <= kinds
+    without = replace(SHAPE, is_real=False)
+    assert not {type(step.operation) for seed in range(6) for step in steps_of(without, seed)} & {*ON_GROUPS}
 
 
 def test_a_transaction_has_a_few_records_at_most_and_ends_only_where_there_is_one() -> None:
     transactional = {client.name for client in draw_plan(1, "soak-1", SHAPE).clients if client.transactional_id}
     records: Counter[str] = Counter()
-    for operation in (step.operation for step in steps_of(replace(SHAPE, features=frozenset()))):
+    for operation in (step.operation for step in steps_of(replace(SHAPE, is_real=False))):
         if isinstance(operation, Write) and operation.process in transactional:
             records[operation.process] += 1
             assert records[operation.process] <= 5

@@ -44,23 +44,15 @@ SETTINGS: Final[Mapping[str, Sequence[str | None]]] = {
 """Topic settings and their values; None leaves the default."""
 RETENTION: Final = {"compact,delete": {"retention.ms": "20000"}}
 """Settings that come with a policy."""
-GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION = (
-    "group offsets", "idempotent producers", "DeleteRecords", "topics created again", "changed settings",
-)  # fmt: skip
-FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION})
-"""Features that rounds have only where a target has them."""
-NEEDED: Final[Mapping[type, str]] = {
-    **dict.fromkeys((ops.SendOffset, ops.CommitOffset, ops.VisitGroup, ops.DeleteGroup), GROUP_OFFSETS),
-    ops.DeleteRecords: DELETE_RECORDS,
-    ops.RecreateTopic: RECREATION,
-    ops.AlterTopic: ALTERATION,
-}
-"""The feature that an operation needs."""
+OF_ADMINISTRATORS: Final = (ops.DeleteRecords, ops.RecreateTopic, ops.AlterTopic)
+ON_GROUPS: Final = (ops.SendOffset, ops.CommitOffset, ops.VisitGroup, ops.DeleteGroup)
+"""Operations that need a group coordinator."""
+BROKERS: Final = (1, 2, 3)
+LIBRARIES: Final = ("librdkafka", "java")
 WAITED_FOR: Final = (ops.CleanerPass, ops.TimePasses, ops.ProducersExpire, ops.Rest)
 """Operations for which a round leaves time: brokers perform them by themselves."""
-SOAK: Final = SchedulePlayer(
-    "harness soak", frozenset({ops.Write, ops.End, ops.Die, ops.Inject, ops.Heal, *NEEDED}), frozenset(FAULTS)
-)
+OF_ALL: Final = frozenset({ops.Write, ops.End, ops.Die, ops.Inject, ops.Heal, *OF_ADMINISTRATORS, *ON_GROUPS})
+SOAK: Final = SchedulePlayer("harness soak", OF_ALL, frozenset(FAULTS))
 FROM_MODELS: Final = replace(SOAK, operations=SOAK.operations | {*WAITED_FOR}, faults=frozenset({*FAULTS, ops.OUTAGE}))
 """The operations of a schedule without clients that a round can have."""
 
@@ -69,17 +61,16 @@ FROM_MODELS: Final = replace(SOAK, operations=SOAK.operations | {*WAITED_FOR}, f
 class Shape:
     """The size of rounds, and the abilities of their target: the same for all rounds of a soak.
 
-    ``settings``: the topic settings of the target; ``features``: its other abilities, of `FEATURES`.
+    ``settings``: the topic settings of the target. ``is_real``: whether it has group coordinators, and producers that
+    are idempotent outside of transactions. ``group_protocols``: by which members join.
     """
 
-    brokers: tuple[int, ...] = (1, 2, 3)
     partitions: int = 30
     clients: int = 20
     play_s: float = 30.0
     rate_hz: float = 300.0
-    libraries: tuple[str, ...] = ("librdkafka", "java")
     settings: frozenset[str] = frozenset(SETTINGS)
-    features: frozenset[str] = frozenset()
+    is_real: bool = False
     group_protocols: tuple[str, ...] = ()
 
 
@@ -92,16 +83,15 @@ def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
         for number in range(count)
     )
     partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
-    library = shape.libraries[0]
+    library = LIBRARIES[0]
     clients = [RoundClient(f"{PLAIN}-{number}", library) for number in range(PLAIN_CLIENTS)]
-    if IDEMPOTENCE in shape.features:
+    if shape.is_real:
         clients.append(RoundClient(IDEMPOTENT, library, is_idempotent=True))
-    if GROUP_OFFSETS in shape.features:
         clients += [RoundClient(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
     transactional = [
         RoundClient(
             f"t{number}",
-            shape.libraries[number * len(shape.libraries) // shape.clients],
+            LIBRARIES[number * len(LIBRARIES) // shape.clients],
             transactional_id=f"{name}-t{number}",
             home=tuple(random.sample(partitions, min(HOME_PARTITIONS, len(partitions)))),
             patience_s=random.choice(PATIENCE_S),
@@ -110,7 +100,7 @@ def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
     ]
     twin = random.choice(transactional)
     clients += [*transactional, replace(twin, name=f"{twin.name}-twin", patience_s=0.0)]
-    return RoundPlan(seed, topics, tuple(clients), shape.brokers, shape.play_s)
+    return RoundPlan(seed, topics, tuple(clients), BROKERS, shape.play_s)
 
 
 def _settings(random: Random, supported: Collection[str]) -> dict[str, str]:
@@ -122,11 +112,7 @@ def _settings(random: Random, supported: Collection[str]) -> dict[str, str]:
 def available(
     unsupported_faults: Collection[str], why_lacking: Callable[[frozenset[str]], str | None]
 ) -> tuple[dict[str, Fault], dict[str, str]]:
-    """Return the faults that rounds can have, and the reason for each other fault or script, by name.
-
-    ``unsupported_faults``: names that the system does not support. ``why_lacking`` returns the reason why the host or
-    the runtime does not have what a fault needs, or None.
-    """
+    """Return the faults that rounds can have, and why not the others; ``why_lacking``: what a host needs."""
     left_out = {name: script.soak_excluded for name, script in SCRIPTS.items() if name not in FAULTS}
     for name, fault in FAULTS.items():
         reason = fault.soak_excluded or ("not supported by this target" if name in unsupported_faults else None)
@@ -166,7 +152,7 @@ def as_round(schedule: Schedule) -> Schedule:
     clients = tuple(
         RoundClient(
             name,
-            Shape.libraries[0],
+            LIBRARIES[0],
             transactional_id=f"{topic.name}-{name}" if name in PRODUCERS else None,
             is_idempotent=name == MODEL_IDEMPOTENT,
         )
@@ -183,8 +169,8 @@ def fitted(schedule: Schedule, shape: Shape, faults: Collection[str]) -> Schedul
 
     Simulated topics are always compacted, and have few settings; real topics need the setting.
     """
-    operations = {cls for cls in SOAK.operations if NEEDED.get(cls) in {None, *shape.features}}
-    player = replace(SOAK, operations=frozenset(operations), faults=frozenset(faults))
+    lacking = () if shape.is_real else ON_GROUPS
+    player = replace(SOAK, operations=SOAK.operations - {*lacking}, faults=frozenset(faults))
 
     def fits(step: Step) -> bool:
         has_setting = not isinstance(step.operation, ops.AlterTopic) or step.operation.setting in shape.settings
@@ -197,8 +183,7 @@ def fitted(schedule: Schedule, shape: Shape, faults: Collection[str]) -> Schedul
 
     topics = tuple(replace(topic, settings=settings(topic)) for topic in schedule.plan.topics)
     clients = tuple(
-        replace(client, is_idempotent=client.is_idempotent and IDEMPOTENCE in shape.features)
-        for client in schedule.plan.clients
+        replace(client, is_idempotent=client.is_idempotent and shape.is_real) for client in schedule.plan.clients
     )
     plan = replace(schedule.plan, topics=topics, clients=clients)
     return replace(schedule, plan=plan, steps=tuple(filter(fits, schedule.steps)))

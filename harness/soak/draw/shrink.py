@@ -16,7 +16,7 @@ from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.schedules.generators import fixed
-from harness.schedules.operations import Heal, Inject, Write
+from harness.schedules.operations import Heal, Inject, Operation, Write
 from harness.schedules.schedule import Schedule, Step
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose
@@ -93,12 +93,11 @@ def shrink(
         steps, lambda steps: not is_over() and shows(steps), lambda steps: on_progress(len(steps), stage.plays)
     )
     again = range(schedule.plan.seed, schedule.plan.seed + CONFIRMATIONS)
-    finals = [
-        _with_room(replace(trimmed(replace(schedule, steps=tuple(steps))), finding=name))
-        for steps in (*_apart(smallest), smallest)
-    ]
-    shown = 0
-    for final in finals:
+    for steps in (*_apart(smallest), smallest):
+        final = trimmed(replace(schedule, steps=tuple(steps), finding=name))
+        # Elections and cleaners of real brokers take longer.
+        lasts_s = max(final.plan.lasts_s, max((step.at_s for step in steps), default=0.0) + ROOM_S)
+        final = replace(final, plan=replace(final.plan, lasts_s=lasts_s))
         shown = sum(name in stage.places(final, seed) for seed in again)
         if shown == CONFIRMATIONS:
             break
@@ -120,12 +119,6 @@ def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield [replace(step, at_s=APART_S * number) for number, step in enumerate(order, 1)]
 
 
-def _with_room(schedule: Schedule) -> Schedule:
-    """Return a round that lasts long enough after its last step for elections and cleaners of real brokers."""
-    last_s = max((step.at_s for step in schedule.steps), default=0.0)
-    return replace(schedule, plan=replace(schedule.plan, lasts_s=max(schedule.plan.lasts_s, last_s + ROOM_S)))
-
-
 def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Collection[str]) -> list[Step]:
     """Return the steps that concern a partition: its records, all of its transactional clients, and all faults.
 
@@ -134,24 +127,18 @@ def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Coll
     operations = [step.operation for step in steps]
     writers = {it.process for it in operations if isinstance(it, Write) and (it.topic, it.partition) == tp}
 
-    def concerns(step: Step) -> bool:
-        match step.operation:
-            case operation if operation.process in transactional:
-                return operation.process in writers
-            case Write(topic=topic, partition=partition):
-                return (topic, partition) == tp
-            case Inject() | Heal():
-                return True
-        return getattr(step.operation, "topic", None) == tp[0]
+    def concerns(operation: Operation) -> bool:
+        if operation.process in transactional:
+            return operation.process in writers
+        if isinstance(operation, Write):
+            return (operation.topic, operation.partition) == tp
+        return isinstance(operation, Inject | Heal) or getattr(operation, "topic", None) == tp[0]
 
-    return [step for step in steps if concerns(step)]
+    return [step for step in steps if concerns(step.operation)]
 
 
 def trimmed(schedule: Schedule) -> Schedule:
-    """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps.
-
-    Topics after the last topic of its steps are left out, too; the others keep their leaders.
-    """
+    """Return a round without idle clients and later topics; its filler writes to its partitions only."""
     plan, operations = schedule.plan, schedule.operations
     processes = {operation.process for operation in operations}
     concerned = {getattr(operation, "topic", None) for operation in operations}

@@ -2,23 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 from harness.schedules import operations as ops
 from harness.schedules.generators import Context, Generator, each, mix, phases, stagger, together, until
 from harness.schedules.schedule import RoundClient, RoundPlan
-from harness.soak.draw.plan import (
-    ALTERATION,
-    DELETE_RECORDS,
-    GROUP_OFFSETS,
-    OF_GROUPS,
-    POLICY,
-    RECREATION,
-    RETENTION,
-    SETTINGS,
-    Shape,
-)
+from harness.soak.draw.plan import BROKERS, OF_GROUPS, POLICY, RETENTION, SETTINGS, Shape
 from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
@@ -37,11 +28,10 @@ def generator_of(plan: RoundPlan, shape: Shape, faults: Mapping[str, Fault]) -> 
     workload = Workload(plan, shape)
     warm_s = shape.play_s / 6
     clients = stagger(1 / shape.rate_hz, _mix(workload.client_operations()))
-    parts: list[Generator] = [clients]
-    if admin := workload.admin_operations():
-        parts.append(stagger(shape.play_s / 8, _mix(admin), next_s=warm_s))
+    admin = stagger(shape.play_s / 8, _mix(workload.admin_operations()), next_s=warm_s)
+    parts = [clients, admin]
     if faults:
-        parts.append(stagger(shape.play_s / 12, each(choose_fault(faults, shape.brokers)), next_s=warm_s))
+        parts.append(stagger(shape.play_s / 12, each(choose_fault(faults, BROKERS)), next_s=warm_s))
     return phases(until(warm_s, clients), until(shape.play_s, together(*parts)))
 
 
@@ -57,20 +47,20 @@ class Workload:
     shape: Shape
 
     def client_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
-        """Return the methods for clients, by weight."""
+        """Return the functions for clients, by weight."""
         of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.05, self._deletes_group: 0.03}
+        others = [*self._transactional, *self._of_groups]
         return {
-            self._writes_plain: 50,
-            self._writes_transactional: 30,
+            partial(self._writes, [client for client in self.plan.clients if client not in others]): 50,
+            partial(self._writes, self._transactional): 30,
             self._ends: 18,
             self._dies: 0.5,
-            **(of_groups if GROUP_OFFSETS in self.shape.features else {}),
+            **(of_groups if self.shape.is_real else {}),
         }
 
     def admin_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
         """Return the methods for administrators, by weight."""
-        by_feature = {DELETE_RECORDS: self._deletes_records, ALTERATION: self._alters, RECREATION: self._recreates}
-        return {choose: 1 for feature, choose in by_feature.items() if feature in self.shape.features}
+        return {self._deletes_records: 1, self._alters: 1, self._recreates: 1}
 
     @property
     def _transactional(self) -> list[RoundClient]:
@@ -80,14 +70,7 @@ class Workload:
     def _of_groups(self) -> list[RoundClient]:
         return [client for client in self.plan.clients if client.name.startswith(OF_GROUPS)]
 
-    def _writes_plain(self, context: Context) -> ops.Operation | None:
-        others = [*self._transactional, *self._of_groups]
-        return self._write(context, [client for client in self.plan.clients if client not in others])
-
-    def _writes_transactional(self, context: Context) -> ops.Operation | None:
-        return self._write(context, self._transactional)
-
-    def _write(self, context: Context, clients: Sequence[RoundClient]) -> ops.Operation | None:
+    def _writes(self, clients: Sequence[RoundClient], context: Context) -> ops.Operation | None:
         random = context.random("write")
         idle = [
             client
@@ -139,10 +122,8 @@ class Workload:
     def _group(self, random: Random) -> str:
         return f"{self.plan.topics[0].name}-{random.choice(GROUPS)}"
 
-    def _visits(self, context: Context) -> ops.Operation | None:
+    def _visits(self, context: Context) -> ops.Operation:
         random, topic = context.random("visit"), self.plan.topics[0].name
-        if not self.shape.group_protocols:
-            return None
         client, protocol = random.choice(self._of_groups), random.choice(list(self.shape.group_protocols))
         return ops.VisitGroup(client.name, f"{topic}-visited", topic, protocol)
 
@@ -198,9 +179,7 @@ def why_not(
     return None
 
 
-def choose_fault(
-    faults: Mapping[str, Fault], brokers: Sequence[int], hold_s: float = HOLD_S
-) -> Callable[[Context], ops.Operation | None]:
+def choose_fault(faults: Mapping[str, Fault], brokers: Sequence[int]) -> Callable[[Context], ops.Operation | None]:
     """Return a function that begins a fault that can be combined with the active faults, or ends an active fault."""
 
     def choose(context: Context) -> ops.Operation | None:
@@ -209,7 +188,7 @@ def choose_fault(
         ends: list[ops.Operation] = [
             ops.Heal(name, broker)
             for (name, broker), since_s in sorted(active.items())
-            if context.now_s - since_s >= hold_s and not (faults[name].needs_broker_up and broker in out)
+            if context.now_s - since_s >= HOLD_S and not (faults[name].needs_broker_up and broker in out)
         ]
         begins: list[ops.Operation] = [
             ops.Inject(name, broker)

@@ -43,28 +43,23 @@ class Administrators:
             self._create_soon(topic.name)
 
     def play(self, operation: ops.Operation) -> None:
-        """Do it."""
+        """Execute an operation, and note it in the history."""
         match operation:
             case ops.DeleteRecords():
                 self._delete_records(operation)
-            case ops.RecreateTopic():
-                self._noted(lambda: self._recreate(operation.topic), RECREATE, ops.ADMIN, topic=operation.topic)
-            case ops.AlterTopic():
-                changed = {operation.setting: operation.value}
-                self.settings[operation.topic] |= changed
-                self._noted(
-                    lambda: self.cluster.admin.alter_topics([operation.topic], changed),
-                    "alter topic",
-                    ops.ADMIN,
-                    topic=operation.topic,
-                    settings=changed,
-                )
-            case ops.Inject():
-                self.active[operation.fault, operation.broker] = None
-                self._fault(operation, FAULTS[operation.fault].inject, INJECT)
-            case ops.Heal():
-                if self._fault(operation, FAULTS[operation.fault].heal, HEAL):
-                    self.active.pop((operation.fault, operation.broker), None)
+            case ops.RecreateTopic(topic):
+                self._noted(lambda: self._recreate(topic), RECREATE, topic=topic)
+            case ops.AlterTopic(topic, setting, value):
+                changed = {setting: value}
+                self.settings[topic] |= changed
+                alter = partial(self.cluster.admin.alter_topics, [topic], changed)
+                self._noted(alter, "alter topic", topic=topic, settings=changed)
+            case ops.Inject(fault, broker):
+                self.active[fault, broker] = None
+                self._fault(operation, FAULTS[fault].inject, INJECT)
+            case ops.Heal(fault, broker):
+                if self._fault(operation, FAULTS[fault].heal, HEAL):
+                    self.active.pop((fault, broker), None)
 
     def heal(self) -> None:
         """End every active fault, the last one first. Raises `HarnessError` with the faults that do not end.
@@ -90,10 +85,7 @@ class Administrators:
             raise WaitTimeoutError(f"{error}: {active}") from error
 
     def is_placed(self) -> bool:
-        """Return whether every partition has the replicas that it began with, all in the ISR; ask for the missing ones.
-
-        The requests are repeated: a broker that was cut off may execute them much later.
-        """
+        """Return whether all replicas are in their ISRs; ask for missing ones again: requests may come late."""
         self._create_missing()
         states = self.cluster.states()
         if all(tp in states and is_placed(states[tp], replicas) for tp, replicas in self.cluster.replicas.items()):
@@ -107,27 +99,22 @@ class Administrators:
             with suppress(HarnessError, OSError, KeyError):
                 self.cluster.admin.delete_topic(topic.name)
 
-    def _fault(self, operation: ops.Inject | ops.Heal, act: Callable[..., None], verb: str) -> bool:
+    def _fault(self, operation: ops.Inject | ops.Heal, act: Callable[[FaultContext], None], verb: str) -> bool:
         note = partial(self.history.note, process=ops.NEMESIS, phase=Phase.BEFORE)
         context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, note)
-        return self._noted(
-            lambda: act(context), event_name(verb, operation.fault), ops.NEMESIS, brokers=[operation.broker]
-        )
+        f = event_name(verb, operation.fault)
+        return self._noted(lambda: act(context), f, ops.NEMESIS, brokers=[operation.broker])
 
     def _delete_records(self, operation: ops.DeleteRecords) -> None:
-        tp = (operation.topic, operation.partition)
+        tp = topic, partition = operation.topic, operation.partition
         try:
             leader = self.cluster.states()[tp].leader
             high_watermark = states_of(self.cluster.read(leader, [tp]), leader)[tp].high_watermark
         except (HarnessError, OSError, KeyError):
             return  # nobody leads, or the topic is being deleted: nothing was asked
-        before = high_watermark - operation.keeps
-        if before > 0:
-            address = self.cluster.runtime.address(leader)
-            self._noted(
-                lambda: self.cluster.admin.delete_records(address, tp, before),
-                DELETE_RECORDS, ops.ADMIN, topic=tp[0], partition=tp[1], before=before,
-            )  # fmt: skip
+        if (before := high_watermark - operation.keeps) > 0:
+            delete = partial(self.cluster.admin.delete_records, self.cluster.runtime.address(leader), tp, before)
+            self._noted(delete, DELETE_RECORDS, topic=topic, partition=partition, before=before)
 
     def _recreate(self, topic: str) -> None:
         cluster = self.cluster
@@ -162,7 +149,7 @@ class Administrators:
         except WaitTimeoutError as error:
             raise HarnessError(str(failures[-1] if failures else error)) from error
 
-    def _noted(self, act: Callable[[], None], f: str, process: str, **more: Any) -> bool:
+    def _noted(self, act: Callable[[], object], f: str, process: str = ops.ADMIN, **more: Any) -> bool:
         event = self.history.invoke(f=f, process=process, part=process, phase=Phase.BEFORE, **more)
         try:
             act()

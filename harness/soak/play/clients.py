@@ -5,11 +5,11 @@ new producer of the same id, which aborts the transaction that the former produc
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.clients import Library, LibraryGroups, LibraryProducer
+from harness.clients import GroupConsumer, Library, LibraryGroups, LibraryProducer
 from harness.clients.recorded import OperationFailedError, RecordingProducer, record
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
@@ -40,21 +40,20 @@ class ClientProcess:
         """Execute an operation. The end of a transaction that has failed, for example, is passed over."""
         try:
             match operation:
-                case ops.Write():
-                    self._write((operation.topic, operation.partition), operation.key, deletes=operation.deletes)
-                case ops.End():
-                    self._end(operation.outcome)
+                case ops.Write(_, key, deletes, topic, partition):
+                    self._write((topic, partition), key, deletes=deletes)
+                case ops.End(_, outcome):
+                    self._end(outcome)
                 case ops.Die():
                     self._producer = None
                 case ops.SendOffset():
                     self._send_offset(operation)
-                case ops.CommitOffset():
-                    offsets = {(operation.topic, operation.partition): operation.offset}
-                    self._of_group("commit offset", lambda groups: groups.commit(operation.group, offsets), operation)
-                case ops.VisitGroup():
-                    self._of_group("visit group", lambda groups: _visit(groups, operation), operation)
-                case ops.DeleteGroup():
-                    self._of_group("delete group", lambda groups: groups.delete(operation.group), operation)
+                case ops.CommitOffset(_, group, topic, partition, offset):
+                    self._of_group(operation, lambda groups: groups.commit(group, {(topic, partition): offset}))
+                case ops.VisitGroup(_, group, topic, protocol):
+                    self._of_group(operation, lambda groups: _visit(groups.consumer(group, topic, protocol)))
+                case ops.DeleteGroup(_, group):
+                    self._of_group(operation, lambda groups: groups.delete(group))
         except OperationFailedError:
             self._producer = None
 
@@ -63,7 +62,7 @@ class ClientProcess:
         try:
             for tp in partitions:
                 self._write(tp, FILLER_KEY, deletes=False)
-            self.flush()
+            self._flush()
         except OperationFailedError:
             self._producer = None
 
@@ -71,29 +70,17 @@ class ClientProcess:
         """End the open transaction, by an abort or by a new producer of the same id; wait for all answers."""
         with suppress(OperationFailedError):
             self._end(ops.ABORT)
-            self.flush()
+            self._flush()
         self._producer = None
         if self.client.transactional_id is not None:
             with suppress(OperationFailedError):
-                self._ready()
+                self._begun(is_open=False)
             self._producer = None
 
-    def flush(self) -> None:
-        """Wait for the answers to all that was sent."""
+    def _flush(self) -> None:
         if self._producer is not None:
             # An idempotent producer that brokers have forgotten fails for good (OUT_OF_ORDER_SEQUENCE_NUMBER).
             self._producer.flush()
-
-    def _ready(self) -> RecordingProducer:
-        if self._producer is None:
-            client = self.client
-            producer = RecordingProducer(
-                self._make, self.history, client.name, self.part, client.transactional_id, numbers=self.numbers
-            )
-            if client.transactional_id is not None:
-                producer.init()
-            self._producer = producer
-        return self._producer
 
     def _make(self, transactional_id: str | None) -> LibraryProducer:
         if self.client.is_idempotent:
@@ -105,9 +92,17 @@ class ClientProcess:
             return self.library.once()
         return self.library.producer(transactional_id)
 
-    def _begun(self) -> RecordingProducer:
-        producer = self._ready()
-        if self.client.transactional_id is not None and not producer.is_in_transaction:
+    def _begun(self, *, is_open: bool = True) -> RecordingProducer:
+        """Return the producer; ``is_open``: with an open transaction, if it is transactional."""
+        client, producer = self.client, self._producer
+        if producer is None:
+            producer = RecordingProducer(
+                self._make, self.history, client.name, self.part, client.transactional_id, numbers=self.numbers
+            )
+            if client.transactional_id is not None:
+                producer.init()
+            self._producer = producer
+        if is_open and client.transactional_id is not None and not producer.is_in_transaction:
             producer.begin()
         return producer
 
@@ -115,7 +110,7 @@ class ClientProcess:
         producer = self._begun()
         producer.send(*to, key, None if deletes else "", is_numbered=True)
         if not producer.is_in_transaction and producer.unanswered >= MOST_UNANSWERED:
-            self.flush()
+            self._flush()
 
     def _end(self, outcome: str) -> None:
         producer = self._producer
@@ -128,23 +123,20 @@ class ClientProcess:
         if groups is None or send is None:
             raise HarnessError(f"{self.client.library} commits no offsets in transactions here")
         offsets = {(operation.topic, operation.partition): operation.offset}
-        producer.record("send offset", lambda: send(operation.group, offsets), **_fields_of(operation))
+        producer.record(operation=lambda: send(operation.group, offsets), **_fields_of(operation))
 
-    def _of_group(self, f: str, act: Callable[[LibraryGroups], None], operation: ops.Operation) -> None:
+    def _of_group(self, operation: ops.Operation, act: Callable[[LibraryGroups], None]) -> None:
         groups = self.library.groups
         if groups is None:
             raise HarnessError(f"{self.client.library} has no consumer groups here")
         fields = {"process": self.client.name, "part": self.part, "phase": Phase.BEFORE}
         ids = {"transactional_id": self.client.transactional_id, "txn": None}
-        record(self.history, lambda: act(groups), f=f, **fields, **ids, **_fields_of(operation))
+        record(self.history, lambda: act(groups), **fields, **ids, **_fields_of(operation))
 
 
-def _visit(groups: LibraryGroups, visit: ops.VisitGroup) -> None:
-    member = groups.consumer(visit.group, visit.topic, visit.protocol)
-    try:
+def _visit(member: GroupConsumer) -> None:
+    with closing(member):
         member.poll(POLL_S)
-    finally:
-        member.close()
 
 
 def _fields_of(operation: ops.Operation) -> dict[str, Any]:
@@ -152,4 +144,4 @@ def _fields_of(operation: ops.Operation) -> dict[str, Any]:
     fields = {name: value for name, value in vars(operation).items() if name in {"group", "protocol"}}
     if isinstance(operation, ops.SendOffset | ops.CommitOffset):
         fields |= {"input": f"{operation.topic}-{operation.partition}", "committed": operation.offset}
-    return fields
+    return {"f": ops.name_of(type(operation)).replace("-", " "), **fields}

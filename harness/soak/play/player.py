@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.host.clock import Clock
 from harness.schedules.generators import Context, Generator, Situation
 from harness.schedules.operations import Operation
 from harness.schedules.schedule import Step
@@ -35,18 +35,8 @@ class Process:
     most_waiting: int = MOST_WAITING
     waiting: deque[Operation] = field(default_factory=deque)
 
-    @property
-    def is_busy(self) -> bool:
-        """Return whether the process takes no further operation now."""
-        return len(self.waiting) >= self.most_waiting
-
-    @property
-    def is_idle(self) -> bool:
-        """Return whether the process has executed all its operations."""
-        return not self.waiting
-
     def work(self) -> None:
-        """Do what waits. Called by its routine alone."""
+        """Execute all operations in the queue. Called by its routine alone."""
         while self.waiting:
             # Off the queue only when it is done: until then the process is not idle.
             self.play(self.waiting[0])
@@ -54,16 +44,11 @@ class Process:
 
 
 @contextmanager
-def _repeated(clock: Clock, actions: Mapping[str, Callable[[], None]]) -> Iterator[Callable[[], None]]:
-    """Repeat actions concurrently throughout the block, by name; give a function that raises their errors."""
-    routines = [clock.every(PERIOD_S, action, name) for name, action in actions.items()]
-
-    def raise_if_failed() -> None:
-        for routine in routines:
-            routine.raise_if_failed()
-
+def _repeated(cluster: Cluster, actions: Mapping[str, Callable[[], None]]) -> Iterator[Cluster]:
+    """Repeat actions concurrently throughout the block, by name; give the cluster, whose waits raise their errors."""
+    routines = [cluster.clock.every(PERIOD_S, action, name) for name, action in actions.items()]
     try:
-        yield raise_if_failed
+        yield replace(cluster, checks=[*cluster.checks, *(routine.raise_if_failed for routine in routines)])
     except BaseException:
         for routine in routines:
             # One that hangs as well is a consequence, and must not hide what went wrong.
@@ -74,7 +59,7 @@ def _repeated(clock: Clock, actions: Mapping[str, Callable[[], None]]) -> Iterat
         routine.stop()
 
 
-def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
+def at_once(cluster: Cluster, actions: Mapping[str, Callable[[], None]], bound_s: float) -> None:
     """Execute all actions concurrently, each once, by name. Raises the error of an action, or `WaitTimeoutError`."""
     remaining = dict(actions)
 
@@ -83,46 +68,33 @@ def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: fl
             actions[name]()
             del remaining[name]
 
-    with _repeated(clock, {name: partial(once, name) for name in actions}) as raise_if_failed:
-
-        def are_done() -> bool:
-            check()
-            raise_if_failed()
-            return not remaining
-
-        clock.wait_until(are_done, bound_s, f"{', '.join(actions)} to end")
+    with _repeated(cluster, {name: partial(once, name) for name in actions}) as checked:
+        checked.wait(lambda: not remaining, f"{', '.join(actions)} to end", bound_s)
 
 
 @dataclass
 class Player:
-    """The processes of a round while they run. ``checks`` raise what went wrong in the background.
+    """The processes of a round. ``steps``: the operations so far, in order, each with the time when it began."""
 
-    ``steps``: the operations so far, in order, each with the time when it began.
-    """
-
-    clock: Clock
+    cluster: Cluster
     processes: Mapping[str, Process]
-    checks: list[Callable[[], None]]
     steps: list[Step] = field(default_factory=list)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have every process work throughout the block."""
         work = {f"process {name}": process.work for name, process in self.processes.items()}
-        with _repeated(self.clock, work) as raise_if_failed:
-            self.checks.append(raise_if_failed)
+        with _repeated(self.cluster, work) as self.cluster:
             yield
 
     def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:
-        """Play a generator until it is done, for ``least_s`` at least; processes may still have something to do.
-
-        Raises what `checks` raise.
-        """
-        began_s = self.clock.now_s()
+        """Play a generator to its end, for ``least_s`` at least; processes may continue. Raises what checks raise."""
+        clock = self.cluster.clock
+        began_s = clock.now_s()
         rest: Generator | None = generator
         while rest is not None:
-            now_s = self.clock.now_s() - began_s
-            busy = frozenset(name for name, process in self.processes.items() if process.is_busy)
+            now_s = clock.now_s() - began_s
+            busy = frozenset(name for name, p in self.processes.items() if len(p.waiting) >= p.most_waiting)
             drawn, after = rest(Context(seed, now_s, len(self.steps), busy, situation))
             if drawn is None:
                 rest = after
@@ -132,7 +104,7 @@ class Player:
             self._wait_for_time(began_s + min(drawn.at_s, now_s + LATEST_S))
             if drawn.at_s > now_s + LATEST_S:
                 continue
-            step = replace(drawn, at_s=round(self.clock.now_s() - began_s, 3))
+            step = replace(drawn, at_s=round(clock.now_s() - began_s, 3))
             rest, situation = after, situation.after(step)
             self.steps.append(step)
             self.processes[step.operation.process].waiting.append(step.operation)
@@ -140,27 +112,14 @@ class Player:
 
     def drain(self) -> None:
         """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`, with who has not."""
-
-        def are_idle() -> bool:
-            return all(process.is_idle for process in self.processes.values())
-
+        waiting = {name: process.waiting for name, process in self.processes.items()}
         try:
-            self._wait(are_idle, BOUND_S, "every process to end its operations")
+            self.cluster.wait(lambda: not any(waiting.values()), "every process to end its operations", BOUND_S)
         except WaitTimeoutError as error:
-            busy = "; ".join(
-                f"{name} is at {process.waiting[0]}" for name, process in self.processes.items() if process.waiting
-            )
+            busy = "; ".join(f"{name} is at {queue[0]}" for name, queue in waiting.items() if queue)
             raise WaitTimeoutError(f"{error}: {busy}") from error
 
     def _wait_for_time(self, until_s: float) -> None:
-        if self.clock.now_s() < until_s:
-            bound_s = until_s - self.clock.now_s() + BOUND_S
-            self._wait(lambda: self.clock.now_s() >= until_s, bound_s, "the next operation")
-
-    def _wait(self, condition: Callable[[], bool], bound_s: float, description: str) -> None:
-        def checked() -> bool:
-            for check in self.checks:
-                check()
-            return condition()
-
-        self.clock.wait_until(checked, bound_s, description)
+        clock = self.cluster.clock
+        if clock.now_s() < until_s:
+            self.cluster.wait(lambda: clock.now_s() >= until_s, "the next operation", until_s - clock.now_s() + BOUND_S)

@@ -1,7 +1,7 @@
 """The cluster of a soak: its equipment, its boot, and the view of it that a round and its faults have."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,6 @@ from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, Target, find_target
 from nemesis.fault import Fault
 
-BROKERS: Final = (1, 2, 3)
 SETTLE_S: Final = 60.0
 BROKER_SETTINGS: Final = {
     **FAST.broker,
@@ -56,22 +55,16 @@ they are up to 500 ms old.
 """
 TIMERS: Final = replace(FAST, broker=BROKER_SETTINGS, settle_s=SETTLE_S)
 FILLER_PERIOD_S: Final = 0.4
-LACKS: Final[Mapping[str, Mapping[str, str]]] = {
-    KAFKA: {},
-    SIM_KAFKA: {
-        plan.GROUP_OFFSETS: "group coordinators are not part of the simulated cluster",
-        plan.IDEMPOTENCE: "simulated producers are idempotent in transactions alone",
-    },
+NOT_SIMULATED: Final = {
+    "group offsets": "group coordinators are not part of the simulated cluster",
+    "idempotent producers": "simulated producers are idempotent in transactions alone",
 }
-"""The `plan.FEATURES` that a system does not have, with the reason. Other systems are not soaked."""
+"""What rounds on simulated brokers leave out, with the reason."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a soak takes, found and fit, before anything is started.
-
-    ``left_out``: what rounds do not draw, and why, by name. ``needs``: the abilities of the runtime that faults need.
-    """
+    """All that a soak takes. ``left_out``: what rounds do not draw, and why. ``needs``: abilities that faults need."""
 
     equipment: Equipment
     shape: Shape
@@ -85,16 +78,11 @@ class Setup:
         """The brokers under test."""
         return self.equipment.target
 
-    @property
-    def is_simulated(self) -> bool:
-        """Return whether brokers are simulated: then every round has a separate cluster, and is repeatable."""
-        return self.equipment.system.has_own_clients
-
 
 def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool = False, runtime: str = AUTO) -> Setup:
     """Find the equipment of a soak. Raises `UsageError` for anything that is missing or unfit."""
     target = find_target(target_name)
-    if target.system not in LACKS:
+    if target.system not in {KAFKA, SIM_KAFKA}:
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
     if gate and target.system in SIMULATED:
         raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
@@ -109,41 +97,23 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         return None
 
     faults, left_out = plan.available(system.unsupported_nemeses, why_lacking)
-    lacks = LACKS[target.system]
+    lacks = NOT_SIMULATED if system.has_own_clients else {}
     supported = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
     unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - supported}
     settings_of_real_brokers = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
     _, broker_settings = system.settings(target, TIMERS, {**settings_of_real_brokers, **of_faults})
     needs = frozenset[str]().union(*(fault.needs for fault in faults.values()))
-    return Setup(
-        equip(
-            replace(request, needs=needs),
-            runtime_name,
-            has_jvm_clients=not system.has_own_clients,
-            gate=GATE_OPTIONS if gate else None,
-        ),
-        replace(
-            shape,
-            brokers=BROKERS,
-            settings=frozenset(supported),
-            features=plan.FEATURES - lacks.keys(),
-            group_protocols=target.group_protocols,
-        ),
-        faults,
-        dict(sorted({**left_out, **lacks, **unknown}.items())),
-        broker_settings,
-        needs,
-    )
+    is_real, protocols, options = not system.has_own_clients, target.group_protocols, GATE_OPTIONS if gate else None
+    equipment = equip(replace(request, needs=needs), runtime_name, has_jvm_clients=is_real, gate=options)
+    of_target = replace(shape, settings=supported, is_real=is_real, group_protocols=protocols)
+    not_drawn = dict(sorted({**left_out, **lacks, **unknown}.items()))
+    return Setup(equipment, of_target, faults, not_drawn, broker_settings, needs)
 
 
 @dataclass(frozen=True)
 class Rig:
-    """A cluster that runs, ``cluster``: all rounds play on it. ``client``: how libraries reach it.
-
-    ``gates``: the events of its gates in the brokers' logs, if it has gates. ``skipped``: the markers that coordinators
-    report as left out.
-    """
+    """A running cluster. ``client``: how libraries reach it. ``gates``, ``skipped``: events in logs of its brokers."""
 
     setup: Setup
     cluster: Cluster
@@ -157,10 +127,7 @@ class Rig:
         """Give the libraries that clients write with, by name, for one round: producers end with their library."""
         system, runtime = self.setup.equipment.system, self.cluster.runtime
         with ExitStack() as owned:
-            yield {
-                name: owned.enter_context(system.client(runtime, name)(self.client))
-                for name in self.setup.shape.libraries
-            }
+            yield {name: owned.enter_context(system.client(runtime, name)(self.client)) for name in plan.LIBRARIES}
 
 
 @contextmanager
@@ -172,25 +139,18 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
         work_dir=work_dir,
         logs_dir=logs_dir,
         settings=setup.broker_settings,
-        brokers=setup.shape.brokers,
-        controllers=setup.shape.brokers,
+        brokers=plan.BROKERS,
+        controllers=plan.BROKERS,
         needs=setup.needs,
         clock=run_clock,
         seed=seed,
         jvm_flags=equipment.gate_flags(GATE_OPTIONS, FAST.topic),
     )
-    with ExitStack() as owned:
-        if isinstance(run_clock, VirtualClock):
-            # Clients block each for itself.
-            owned.enter_context(run_clock.taking_turns())
-        cluster = owned.enter_context(booted_cluster(equipment, spec, settle_s=SETTLE_S))
+    # Clients of simulated brokers block each for itself.
+    turns = run_clock.taking_turns() if isinstance(run_clock, VirtualClock) else nullcontext()
+    with turns, booted_cluster(equipment, spec, settle_s=SETTLE_S) as cluster:
         cluster.wait_coordinator()
         logs = {broker: spec.log_path(broker) for broker in spec.brokers}
-        yield Rig(
-            setup,
-            cluster,
-            spec,
-            client_spec(equipment, spec, cluster.runtime, logs_dir / "client.log"),
-            ServerLogs(logs, skipped_marker.parse_line),
-            ServerLogs(logs, gate_events.parse_line) if equipment.agent else None,
-        )
+        client = client_spec(equipment, spec, cluster.runtime, logs_dir / "client.log")
+        gates = ServerLogs(logs, gate_events.parse_line) if equipment.agent else None
+        yield Rig(setup, cluster, spec, client, ServerLogs(logs, skipped_marker.parse_line), gates)

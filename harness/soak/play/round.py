@@ -14,6 +14,7 @@ from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Stages
+from harness.judge.finding import name_of
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS, RunFolder
 from harness.schedules.generators import Generator, Situation
@@ -27,11 +28,11 @@ from harness.schedules.schedule import (
     read_schedule,
     write_schedule,
 )
-from harness.soak.draw.plan import OF_GROUPS, as_round
-from harness.soak.evidence.offsets import OffsetSampler
+from harness.soak.draw.plan import LIBRARIES, OF_GROUPS, as_round
+from harness.soak.evidence.internal_topics import prepare_offsets, take_internal
+from harness.soak.evidence.offsets import sampled_offsets
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
-from harness.soak.play.internal import prepare_offsets, take_internal
 from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
 from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS, Rig
 
@@ -47,10 +48,7 @@ CLOSE_S: Final = 90.0
 
 @dataclass(frozen=True)
 class PlayedRound:
-    """A round that was played: its ``schedule``, with the times at which operations began.
-
-    ``failure``: why it ended early. ``took_s``: real seconds by phase, in order; not compared.
-    """
+    """A round that was played, with its times. ``failure``: why it ended early. ``took_s``: real seconds by phase."""
 
     schedule: Schedule
     failure: str | None = None
@@ -91,10 +89,7 @@ def read_played(path: Path) -> PlayedRound:
 
 
 def play_round(rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
-    """Play a round and take its evidence. An error in the round, or of its cluster, becomes its ``failure``.
-
-    Raises `UsageError` where a stored round has impossible topics.
-    """
+    """Play a round, and take its evidence; an error is its ``failure``. Raises `UsageError` for impossible topics."""
     phases, steps, failure = Stages(time.monotonic), list[Step](), None
     try:
         _play(rig, plan, generator, folder, phases, steps)
@@ -114,15 +109,7 @@ def _play(  # noqa: PLR0917
     cluster = replace(rig.cluster, replicas=plan.replicas, checks=[*rig.cluster.checks])
     phases.begin("open clients")
     folder.observations_path.touch()  # empty: a round is judged by its end
-    with (
-        closing(History(folder.history_path, cluster.clock)) as history,
-        closing(
-            OffsetSampler(
-                cluster.runtime, plan.partitions, folder.path / OFFSETS, cluster.clock, cluster.control.reader
-            )
-        ) as offsets,
-        rig.libraries() as libraries,
-    ):
+    with closing(History(folder.history_path, cluster.clock)) as history, rig.libraries() as libraries:
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
@@ -130,27 +117,26 @@ def _play(  # noqa: PLR0917
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
-        clients = {
-            client.name: ClientProcess(client, libraries[client.library], history, numbers[client.transactional_id])
+        clients = [
+            ClientProcess(client, libraries[client.library], history, numbers[client.transactional_id])
             for client in plan.clients
-        }
-        processes = {name: Process(client.play, _most_waiting(client.client)) for name, client in clients.items()}
+        ]
+        processes = {client.client.name: Process(client.play, _most_waiting(client.client)) for client in clients}
         processes |= {name: Process(admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
-        player = Player(cluster.clock, processes, [cluster.runtime.raise_if_died], steps)
+        player = Player(cluster, processes, steps)
         filler = _Filler(rig, libraries, plan, history)
         try:
             phases.begin("play")
-            offsets.start()
-            with player.running():
-                player.play(generator, plan.seed, Situation(plan.transactional), plan.lasts_s)
-                phases.begin("heal")
-                cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end its operations")
-                admins.heal()
-                player.drain()
-            phases.begin("settle")
-            _settle(cluster, admins, list(clients.values()), filler, phases)
-            offsets.raise_if_failed()
-            offsets.close()
+            with sampled_offsets(cluster, plan.partitions, folder.path / OFFSETS) as offsets:
+                with player.running():
+                    player.play(generator, plan.seed, Situation(plan.transactional), plan.lasts_s)
+                    phases.begin("heal")
+                    cluster.wait(lambda: not processes[NEMESIS].waiting, "the nemesis to end its operations")
+                    admins.heal()
+                    player.drain()
+                phases.begin("settle")
+                _settle(cluster, admins, clients, filler, phases)
+                offsets.raise_if_failed()
             phases.begin("take logs")
             snapshot.take(cluster, folder, AFTER_REJOIN)
             take_internal(rig, cluster, folder, steps)
@@ -161,7 +147,9 @@ def _play(  # noqa: PLR0917
         finally:
             with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
                 filler.routine.stop()
-            _write_logged(rig, plan, folder, gate_events)
+            if rig.gates is not None:
+                folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events))
+            folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
         phases.begin("delete topics")
         admins.delete_topics()
         phases.begin("close clients")
@@ -172,7 +160,7 @@ def _out_of_isr(cluster: Cluster) -> str:
     with suppress(HarnessError, OSError):
         states = cluster.control.states(cluster.topics)
         out = [
-            f"broker {broker} of {tp[0]}-{tp[1]}"
+            f"broker {broker} of {name_of(tp)}"
             for tp, brokers in cluster.replicas.items()
             for broker in brokers
             if tp not in states or broker not in states[tp].isr
@@ -181,18 +169,8 @@ def _out_of_isr(cluster: Cluster) -> str:
     return ""
 
 
-def _write_logged(rig: Rig, plan: RoundPlan, folder: RunFolder, gate_events_before: int) -> None:
-    """Write the brokers' log events of a round: skipped markers, and the gates' events as ``gate.jsonl`` of a run."""
-    if rig.gates is not None:
-        folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events_before))
-    folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
-
-
 def gate_events_of(plan: RoundPlan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
-    """Return the events of the topics of a round, which no other round has, and the events of all partitions.
-
-    ``before``: how many events there were when the round began.
-    """
+    """Return the events of a round's topics, and of all partitions since the first ``before`` events."""
     topics = {None, *(topic.name for topic in plan.topics)}
     return [event for event in events[before:] if event.get("topic") in topics]
 
@@ -213,7 +191,7 @@ class _Filler:
     """Writes to every partition again and again, from its beginning until its routine is stopped."""
 
     def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: RoundPlan, history: History) -> None:
-        client = RoundClient("filler", rig.setup.shape.libraries[0])
+        client = RoundClient("filler", LIBRARIES[0])
         self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
         self._partitions = plan.filled or plan.partitions
         self.fills = 0
@@ -232,12 +210,7 @@ def _settle(
     cluster.wait_registered(admins.plan.brokers)
     cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
     phases.begin("close transactions")
-    at_once(
-        cluster.clock,
-        {f"client {client.client.name}": client.close for client in clients},
-        CLOSE_S,
-        cluster.runtime.raise_if_died,
-    )
+    at_once(cluster, {f"client {client.client.name}": client.close for client in clients}, CLOSE_S)
     with suppress(WaitTimeoutError):
         # One that hangs is found in the logs.
         cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers", MARKERS_S)
