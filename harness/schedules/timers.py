@@ -58,12 +58,8 @@ FAST = Timers(
         "producer.id.expiration.check.interval.ms": "200",
         "group.initial.rebalance.delay.ms": "0",
     },
-    window_s=20.0,
-    settle_s=30.0,
-    filler_period_s=0.05,
-    observe_period_s=0.15,
-    copy_bytes_per_s=4096,
-)
+    window_s=20.0, settle_s=30.0, filler_period_s=0.05, observe_period_s=0.15, copy_bytes_per_s=4096,
+)  # fmt: skip
 
 TEN_MINUTES = Timers(
     name="10m",
@@ -80,13 +76,9 @@ TEN_MINUTES = Timers(
         "producer.id.expiration.check.interval.ms": "10000",
         "log.cleaner.dedupe.buffer.size": "1100000",
     },
-    window_s=600.0,
-    settle_s=180.0,
-    filler_period_s=0.5,
-    observe_period_s=1.0,
-    copy_bytes_per_s=1024,
+    window_s=600.0, settle_s=180.0, filler_period_s=0.5, observe_period_s=1.0, copy_bytes_per_s=1024,
     is_resumable=True,
-)
+)  # fmt: skip
 
 DEFAULT = Timers(
     name="default",
@@ -105,13 +97,9 @@ DEFAULT = Timers(
         "replication.quota.window.num": "61",
         "replication.quota.window.size.seconds": "10",
     },
-    window_s=96 * HOUR_S,
-    settle_s=600.0,
-    filler_period_s=20.0,
-    observe_period_s=15.0,
-    copy_bytes_per_s=64,
+    window_s=96 * HOUR_S, settle_s=600.0, filler_period_s=20.0, observe_period_s=15.0, copy_bytes_per_s=64,
     is_resumable=True,
-)
+)  # fmt: skip
 
 DAYS = Timers(
     name="days",
@@ -131,15 +119,11 @@ DAYS = Timers(
         "producer.id.expiration.check.interval.ms": "5000",
         "log.cleaner.dedupe.buffer.size": "1100000",
     },
-    window_s=300.0,
-    settle_s=180.0,
-    filler_period_s=0.1,
-    observe_period_s=0.3,
-    copy_bytes_per_s=1024,
+    window_s=300.0, settle_s=180.0, filler_period_s=0.1, observe_period_s=0.3, copy_bytes_per_s=1024,
     # Longer than a day, and six steps are shorter than the seven days after which coordinators forget
     # (transactional.id.expiration.ms, offsets.retention.minutes).
     clock_step_s=25 * 3600,
-)
+)  # fmt: skip
 
 STEP_S = 25.0
 """The time between two steps of the clocks: the cleaner looks for work every 15 s by default."""

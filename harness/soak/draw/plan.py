@@ -88,16 +88,12 @@ def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
     if shape.is_real:
         clients.append(RoundClient(IDEMPOTENT, library, is_idempotent=True))
         clients += [RoundClient(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
-    transactional = [
-        RoundClient(
-            f"t{number}",
-            LIBRARIES[number * len(LIBRARIES) // shape.clients],
-            transactional_id=f"{name}-t{number}",
-            home=tuple(random.sample(partitions, min(HOME_PARTITIONS, len(partitions)))),
-            patience_s=random.choice(PATIENCE_S),
-        )
-        for number in range(shape.clients)
-    ]
+    transactional = []
+    for number in range(shape.clients):
+        of_client = LIBRARIES[number * len(LIBRARIES) // shape.clients]
+        home = tuple(random.sample(partitions, min(HOME_PARTITIONS, len(partitions))))
+        client = RoundClient(f"t{number}", of_client, f"{name}-t{number}", home=home)
+        transactional.append(replace(client, patience_s=random.choice(PATIENCE_S)))
     twin = random.choice(transactional)
     clients += [*transactional, replace(twin, name=f"{twin.name}-twin", patience_s=0.0)]
     return RoundPlan(seed, topics, tuple(clients), BROKERS, shape.play_s)
@@ -149,17 +145,9 @@ def as_round(schedule: Schedule) -> Schedule:
         for number, operation in enumerate(schedule.operations, 1)
         if not isinstance(operation, WAITED_FOR)
     ]
-    clients = tuple(
-        RoundClient(
-            name,
-            LIBRARIES[0],
-            transactional_id=f"{topic.name}-{name}" if name in PRODUCERS else None,
-            is_idempotent=name == MODEL_IDEMPOTENT,
-        )
-        for name in sorted(
-            {step.operation.process for step in steps if isinstance(step.operation, ops.Write | ops.End)}
-        )
-    )
+    names = sorted({step.operation.process for step in steps if isinstance(step.operation, ops.Write | ops.End)})
+    ids = {name: f"{topic.name}-{name}" for name in PRODUCERS}
+    clients = tuple(RoundClient(n, LIBRARIES[0], ids.get(n), is_idempotent=n == MODEL_IDEMPOTENT) for n in names)
     lasts_s = APART_S * len(schedule.steps) + ROOM_S
     return replace(schedule, steps=tuple(steps), plan=RoundPlan(topics=(topic,), clients=clients, lasts_s=lasts_s))
 
