@@ -6,9 +6,9 @@ that removed it long ago. No broker is down, and nothing is removed during the c
 can do this, whatever the retention.
 """
 
-from harness.schedules.placement import Members, Placement
+from harness.schedules.placement import Placement
 from nemesis import late_cleaner, throttle
-from nemesis.script import Act, Script, ScriptContext
+from nemesis.script import Act, Members, Script, ScriptContext
 
 LEADERS = 2
 """The leaders of each copy, in turn."""

@@ -7,9 +7,9 @@ neighbours follow it.
 
 from itertools import pairwise
 
-from harness.schedules.placement import Members, Placement
+from harness.schedules.placement import Placement
 from nemesis import topology
-from nemesis.script import Topology
+from nemesis.script import Members, Topology
 
 FEWEST, STAYING = 5, 3
 

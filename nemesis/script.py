@@ -9,6 +9,7 @@ from harness.kafka_api import TopicPartition
 from harness.schedules.placement import Placement
 from nemesis.fault import BrokerState, Fault, FaultContext
 
+Members: TypeAlias = Placement | Cluster
 Topology: TypeAlias = set[tuple[int, int]]
 """Links between brokers: (u, v) says that messages of u reach v."""
 

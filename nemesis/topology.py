@@ -10,10 +10,9 @@ from itertools import permutations
 from typing import Any
 
 from harness.runtimes.base import Firewalls
-from harness.schedules.placement import Members
 from nemesis import partition
 from nemesis.fault import FIREWALL, ON_LINKS, BrokerState, Fault, FaultContext
-from nemesis.script import Script, Topology, script_of
+from nemesis.script import Members, Script, Topology, script_of
 
 
 def groups(*members: Iterable[int]) -> Topology:

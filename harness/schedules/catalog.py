@@ -134,14 +134,11 @@ GROUP_SCENARIOS = (
 """The scenarios of `GROUPS`. The meaning of keys and values depends on the kind, see `Scenario`."""
 
 CONTROL = Scenario(
-    name="control",
-    anomaly=None,
-    payload="control",
-    summary="The same settings without a replica on the absent broker: shows that cleaners work at all.",
+    "control", None, "control",
+    "The same settings without a replica on the absent broker: shows that cleaners work at all.",
     before=(put("plain", "D", "value-before-delete"), put("tx", "K", "V")),
     outage=(delete("plain", "D"), commit("tx"), put("plain", "K", "newer-value")),
-)
-
+)  # fmt: skip
 
 _MARKS = (put("plain", SUPERSEDED_KEY, "older"), put("plain", SUPERSEDED_KEY, "newer"))
 _COMMITTED, _SECRET = put("plain", "K", "committed-value"), "SHOULD_NOT_SEE_THIS"

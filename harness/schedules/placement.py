@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from harness.errors import UsageError
 
@@ -10,22 +10,6 @@ FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7
 MOST_PARTITIONS = 100
 """Of a topic: with every scenario's topic, some thousand replicas on brokers with a heap of 256 MB."""
-
-
-class Members(Protocol):
-    """The brokers of a cluster, and which of them are absent: a `Placement`, or the cluster itself."""
-
-    @property
-    def brokers(self) -> tuple[int, ...]:
-        """Every broker, in order."""
-
-    @property
-    def absent(self) -> tuple[int, ...]:
-        """The brokers that go down together."""
-
-    @property
-    def staying(self) -> tuple[int, ...]:
-        """The brokers that are up all the time, in order."""
 
 
 @dataclass(frozen=True)

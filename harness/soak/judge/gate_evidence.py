@@ -1,14 +1,12 @@
 """Evidence that the gates of brokers held what a round exposed: without it, a round with ``--gate`` is not clean.
 
 An outage is a time in which a replica was out of the ISR of its partition, by the log of the controllers. It is exposed
-where, early enough in it, a client deleted a key there or ended a transaction: a cleaner without a gate would have
-removed that before the replica was back. Every broker that was in the ISR throughout has to have held the partition at
-some time of the outage, or all of its partitions until its end, and to have released it since, or started again. Where
-the fault late-cleaner kept its cleaner from looking all the while, there was nothing to hold.
+where, early enough in it, a client deleted a key there or ended a transaction, which a cleaner without a gate removes.
+Every broker that was in the ISR throughout has to have held the partition at some time, or all partitions until the
+end, and to have released it since, or started again; not while late-cleaner kept its cleaner from looking.
 
-Verified: by the gates' lines in the brokers' logs, against outages in the metadata log. A gate's lines do not prove
-that its cleaner kept anything: the judges of the replicas verify that. Not verified: replicas that were taken off a
-partition and came back empty, as they have nothing to lose.
+Verified: by the gates' lines in the brokers' logs. Not verified: that cleaners kept anything, which the judges of the
+replicas verify, and replicas that were taken off a partition and came back empty, as they have nothing to lose.
 """
 
 from __future__ import annotations
