@@ -83,13 +83,6 @@ class Trial:
     file: IO[str]
     progress: Callable[[str], None]
 
-    @property
-    def topics(self) -> list[str]:
-        """The topics that the application reads."""
-        exposed = {topic for topic, _ in self.cluster.exposed}
-        of_test = [scenario for scenario in self.plan.scenarios if scenario.name in exposed]
-        return self.installed.application.topics(of_test)
-
     def run(self) -> None:
         """Go through the steps. Raises `HarnessError` where one cannot be completed."""
         self.cluster.lead({tp: self.cluster.replicas[tp] for tp in self.cluster.exposed})
@@ -100,7 +93,9 @@ class Trial:
             self._step(AGAIN, absent, state)
 
     def _step(self, name: str, absent: int | None, state: str) -> None:
-        title, topics, cluster = self.installed.application.name, self.topics, self.cluster
+        title, cluster = self.installed.application.name, self.cluster
+        exposed = {topic for topic, _ in cluster.exposed}
+        topics = self.installed.application.topics([s for s in self.plan.scenarios if s.name in exposed])
         self.progress(f"{title}: {f'broker {absent} leads' if name == ABSENT else 'brokers lead that stayed'}")
         replicas = {tp: cluster.replicas[tp] for tp in ((topic, PARTITION) for topic in topics)}
         orders = {tp: led_by(absent if absent and name == ABSENT else row[0], row) for tp, row in replicas.items()}

@@ -1,8 +1,7 @@
 """``harness run --resume``: continues a run that was interrupted while its window was open.
 
-A run with long timers spends its days in the window: the run only waits until the brokers that stayed have removed the
-critical records. The run folder (history, observations, manifest) and the brokers' data are kept; every process starts
-from scratch.
+A run with long timers spends its days in the window, in which it only waits for cleaners. The run folder and the
+brokers' data are kept; every process starts from scratch.
 """
 
 from collections.abc import Mapping

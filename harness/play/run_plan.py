@@ -276,7 +276,8 @@ def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
     options = run.plan.options
     access, login, schedule = options.access, options.command_config, options.schedule
     if access is not None:
-        access = replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
+        files = {name: Path(path) for name in ("key", "known_hosts") if (path := getattr(access, name))}
+        access = replace(access, **{name: str(path.absolute()) for name, path in files.items()})
     return replace(
         options,
         target=exact_name(run.plan.target),
@@ -287,7 +288,3 @@ def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
         command_config=login and login.absolute(),
         access=access,
     )
-
-
-def _absolute(path: str | None) -> str | None:
-    return path and str(Path(path).absolute())

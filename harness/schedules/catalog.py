@@ -199,10 +199,8 @@ def _of_plugins() -> tuple[Scenario, ...]:
 def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:
     """Return the scenarios of one anomaly, of ``groups``, of several of these (with commas between), or of ``all``.
 
-    ``served`` stands alone.
-
-    The scenarios of an anomaly are on topics of data. ``group_protocols``: the protocols of the target; without any,
-    ``all`` is every scenario that is not about groups. Raises `UsageError` with the nearest names.
+    ``served`` stands alone. The scenarios of an anomaly are on topics of data. ``group_protocols``: of the target;
+    without any, ``all`` has no scenario about groups. Raises `UsageError` with the nearest names.
     """
     names = anomaly.split(",")
     for name in names:

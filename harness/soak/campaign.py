@@ -140,9 +140,8 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
     """Shrink a stored round, for so many minutes at most, and write the smallest round next to it.
 
-    Returns the content to print: the steps in words, with how many seeds they show the finding, and the file; as
-    ``run_schedule``, too, if ``harness run`` can replay it. Raises `UsageError` for
-    a target that is not simulated, `HarnessError` where the round does not show the finding.
+    Returns the content to print, with ``run_schedule`` if ``harness run`` can replay it. Raises `UsageError` for a
+    target that is not simulated, `HarnessError` where the round does not show the finding.
     """
     from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
 

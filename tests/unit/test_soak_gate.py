@@ -8,14 +8,8 @@ from soaked import SMALL
 
 from harness.broker_files.metadata_log.history import PartitionState
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.soak.judge.gate_evidence import (
-    ReplicaOutage,
-    judge_gates,
-    late_cleaners,
-    of_last_topics,
-    outages_in,
-    removable_of,
-)
+from harness.run_folder.fault_times import fault_times
+from harness.soak.judge.gate_evidence import ReplicaOutage, judge_gates, of_last_topics, outages_in, removable_of
 from harness.soak.play.round import gate_events_of
 
 TP = ("t", 0)
@@ -104,10 +98,10 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
     ],
 )
 def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, has_problem: bool) -> None:
-    evidence = judge_gates([OUT], DELETED, events(*held_by(1)), late=late_cleaners(faults))
+    evidence = judge_gates([OUT], DELETED, events(*held_by(1)), faults=fault_times(faults))
     assert (evidence.problem is not None) is has_problem
     alone = replace(OUT, stayed=frozenset({2}))
-    assert judge_gates([alone], DELETED, [], late=late_cleaners(faults)).counts["exposed"] == int(has_problem)
+    assert judge_gates([alone], DELETED, [], faults=fault_times(faults)).counts["exposed"] == int(has_problem)
 
 
 AHEAD_MS = 3_600_000

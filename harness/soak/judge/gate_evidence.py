@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.run_folder.fault_times import FaultTimes, fault_times
+from harness.run_folder.fault_times import FaultTimes
 from harness.soak.evidence.client_log import INVOKE, OK, OUTCOMES, recreations, transaction_of
 from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
@@ -70,15 +70,6 @@ class GateEvidence:
             "held": len(self.exposed) - len(self.problems),
             "partitions": len({outage.partition for outage in self.exposed}),
         }
-
-
-def late_cleaners(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
-    """Return when the fault late-cleaner kept cleaners from looking for work. A fault that never ended is left out."""
-    return [
-        fault
-        for fault in fault_times(events)
-        if fault.fault == late_cleaner.FAULT.name and fault.active_ms is not None and fault.heal_ms is not None
-    ]
 
 
 def outages_of(metadata: ClusterMetadata | None, topics: Collection[str]) -> list[ReplicaOutage]:
@@ -133,12 +124,12 @@ def judge_gates(
     removable: Mapping[TopicPartition, Sequence[int]],
     events: Iterable[Mapping[str, Any]],
     ended_ms: int | None = None,
-    late: Collection[FaultTimes] = (),
+    faults: Collection[FaultTimes] = (),
 ) -> GateEvidence:
     """Compare the events of gates (``events``, see `harness.protect.gate.events`) with the exposed outages.
 
     ``ended_ms``: when the round ended, by the clock of its clients. Brokers' clocks may have been ahead meanwhile.
-    ``late``: when cleaners were kept from looking.
+    ``faults``: late-cleaner keeps a cleaner from looking.
     """
 
     def corrected(time_ms: int) -> int:
@@ -149,7 +140,12 @@ def judge_gates(
     exposed = []
     for recorded in outages:
         began_ms, until_ms = corrected(recorded.began_ms), corrected(recorded.ended_ms)
-        idle = {f.broker for f in late if (f.active_ms or 0) <= began_ms and until_ms <= (f.heal_ms or 0)}
+        idle = {
+            fault.broker
+            for fault in faults
+            if fault.fault == late_cleaner.FAULT.name and fault.active_ms is not None and fault.heal_ms is not None
+            if fault.active_ms <= began_ms and until_ms <= fault.heal_ms
+        }
         outage = replace(recorded, began_ms=began_ms, ended_ms=until_ms, stayed=recorded.stayed - idle)
         times_ms = removable.get(outage.partition, ())
         if outage.stayed and any(began_ms <= at_ms <= until_ms - REMOVED_WITHIN_MS for at_ms in times_ms):

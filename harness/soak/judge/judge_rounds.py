@@ -21,6 +21,7 @@ from harness.judge.check import THREADS, collected, each
 from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import Doubt, RoundVerdict, Verdict
+from harness.run_folder.fault_times import fault_times
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
 from harness.schedules.scenario import CONSUMER
@@ -30,14 +31,7 @@ from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
 from harness.soak.evidence.internal_topics import metadata_folders, views_of
 from harness.soak.evidence.replica_log import Replica, ReplicaLog, read_replica, served_replicas
-from harness.soak.judge.gate_evidence import (
-    GateEvidence,
-    judge_gates,
-    late_cleaners,
-    of_last_topics,
-    outages_of,
-    removable_of,
-)
+from harness.soak.judge.gate_evidence import GateEvidence, judge_gates, of_last_topics, outages_of, removable_of
 from harness.soak.judge.group_truth import compare_groups, group_log_of
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import Truth, compare
@@ -157,4 +151,4 @@ def _gates_of(
         return None
     outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
-    return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, late_cleaners(events))
+    return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, fault_times(events))
