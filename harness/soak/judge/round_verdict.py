@@ -1,8 +1,8 @@
 """The verdict on a round, from the results of its judges (`harness.soak.judge.judge_rounds`).
 
-A difference without a name is unexplained: a final state that no anomaly explains, a guarantee that is violated where no
-finding explains it, a replica that one judge calls wrong and the other right, an audit that accuses a right replica, a
-log start or a record that no client asked for. A round is ``clean`` if all replicas were read and nothing was found,
+A difference without a name is unexplained: a final state that no anomaly explains, a guarantee that is violated where
+no finding explains it, a replica that one judge calls wrong and the other right, an audit that accuses a right replica,
+a log start or a record that no client asked for. A round is ``clean`` if all replicas were read and nothing was found,
 ``as-expected`` if every finding is tolerated.
 """
 
