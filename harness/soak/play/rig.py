@@ -1,13 +1,13 @@
 """The cluster of a soak: its equipment, its boot, and the view of it that a round and its faults have."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from harness.broker_files.side_files.server_logs import ServerLogs
-from harness.clients import ClientSpec, Library
+from harness.clients import ClientSpec
 from harness.cluster.boot import Equipment, booted_cluster, client_spec, equip
 from harness.cluster.cluster import Cluster
 from harness.errors import UsageError
@@ -121,13 +121,6 @@ class Rig:
     client: ClientSpec
     skipped: ServerLogs
     gates: ServerLogs | None = None
-
-    @contextmanager
-    def libraries(self) -> Iterator[Mapping[str, Library]]:
-        """Give the libraries that clients write with, by name, for one round: producers end with their library."""
-        system, runtime = self.setup.equipment.system, self.cluster.runtime
-        with ExitStack() as owned:
-            yield {name: owned.enter_context(system.client(runtime, name)(self.client)) for name in plan.LIBRARIES}
 
 
 @contextmanager

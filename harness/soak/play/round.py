@@ -4,7 +4,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -109,7 +109,10 @@ def _play(  # noqa: PLR0917
     cluster = replace(rig.cluster, replicas=plan.replicas, checks=[*rig.cluster.checks])
     phases.begin("open clients")
     folder.observations_path.touch()  # empty: a round is judged by its end
-    with closing(History(folder.history_path, cluster.clock)) as history, rig.libraries() as libraries:
+    opened = rig.setup.equipment.system.client
+    with closing(History(folder.history_path, cluster.clock)) as history, ExitStack() as owned:
+        # For one round: producers end with their library.
+        libraries = {name: owned.enter_context(opened(cluster.runtime, name)(rig.client)) for name in LIBRARIES}
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
