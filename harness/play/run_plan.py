@@ -179,10 +179,7 @@ def run_schedule(plan: RunPlan) -> Schedule:
         ]
         for phase in ("before", "outage", "late")
     )
-    if plan.is_served:
-        return Schedule(in_order(*before), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
-    operations = (
-        *before,
+    outage_to_end = (
         UntilInSync(),
         *(Inject(script.name, broker) for broker in absent),
         *outage,
@@ -195,7 +192,8 @@ def run_schedule(plan: RunPlan) -> Schedule:
         UntilInSync(),
         TakeSnapshot(store.AFTER_REJOIN),
     )
-    return Schedule(in_order(*operations), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
+    steps = in_order(*before, *(() if plan.is_served else outage_to_end))
+    return Schedule(steps, plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
 
 
 def _plan_of(plan: RunPlan) -> RoundPlan:

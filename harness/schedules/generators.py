@@ -3,8 +3,7 @@
 A player asks a generator for the next operation with a `Context`: the seed, the time, the busy processes, and the
 operations so far. The generator answers with a step, or None where there is none now, and with the generator for the
 next question, or None where there is no further step. Generators have no other memory, and `Context.random` is their
-only randomness: the same contexts give the same steps. Rounds of a soak are drawn while brokers play them, schedules of
-``conform`` while a model does.
+only randomness: the same contexts give the same steps. Brokers or a model play the steps while they are drawn.
 """
 
 from __future__ import annotations

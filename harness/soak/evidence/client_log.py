@@ -9,6 +9,7 @@ was acknowledged.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import inf
 from typing import Any, Final
 
@@ -203,12 +204,11 @@ def events_for_checkers(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str
         if event["f"] != "produce" or reading.invoked[event["op"]] > reading.again.get(event["topic"], _NEVER).ended
     ]
     acknowledged = {transaction_of(event) for event in events if event["f"] in OUTCOMES and event["type"] == OK}
-    op, index = max((event["op"] for event in events), default=0), len(events)
+    op, index = max((event["op"] for event in events), default=0), count(len(events))
     for (transactional_id, nth), number in reading.numbers.items():
         if reading.log.transactions[number].outcome == ABORTED and (transactional_id, nth) not in acknowledged:
             op += 1
             abort = {"f": "abort", "op": op, "process": "init", "transactional_id": transactional_id, "txn": nth}
-            for kind in (INVOKE, OK):
-                rest.append({"index": index, "type": kind, "time_ms": events[-1]["time_ms"], **abort})
-                index += 1
+            at = {"time_ms": events[-1]["time_ms"]}
+            rest += [{"index": next(index), "type": kind, **at, **abort} for kind in (INVOKE, OK)]
     return rest

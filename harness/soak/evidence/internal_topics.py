@@ -60,13 +60,10 @@ GroupKey = tuple[str, "TopicPartition"]
 
 
 def prepare_offsets(rig: Rig) -> None:
-    """Create ``__consumer_offsets`` with fast timers, where groups take part and it is not there; have it compacted.
-
-    Brokers create it with replicas of their choice else, and when a group first asks for its coordinator. Raises
-    `HarnessError`.
-    """
+    """Create ``__consumer_offsets`` with fast timers, if need be, and have it compacted. Raises `HarnessError`."""
     if rig.setup.shape.is_real:
         if not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
+            # Brokers create it later else, with replicas of their choice.
             rig.cluster.admin.create_topics({OFFSETS: BROKERS}, OFFSETS_SETTINGS)
         rig.cluster.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
 

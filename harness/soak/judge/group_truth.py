@@ -1,8 +1,7 @@
 """The third judge of a round: which brokers have wrong offsets of groups, by the history of clients.
 
-Every operation of a round commits another offset (see `harness.soak.draw.workload`), so that an offset identifies the
-operation that committed it. Operations of several clients overlap: an operation that began after another was answered
-is later; of all others no client knows the order.
+Every operation of a round commits another offset (see `harness.soak.draw.workload`), which identifies the operation. Of
+operations that overlap no client knows the order.
 
 Verified: of each group and partition that clients committed offsets for, every replica of ``__consumer_offsets`` and
 the coordinator of now have an offset that may be the last one, and none pending once its transaction has ended. An
