@@ -14,10 +14,7 @@ MOST_PARTITIONS = 100
 
 @dataclass(frozen=True)
 class Placement:
-    """The cluster's shape. ``absent`` brokers go away together; every scenario's partition has a replica on each.
-
-    ``quorum``: how many brokers are KRaft controllers too. ``has_odd_replicas``: of each partition.
-    """
+    """A cluster's shape. ``absent`` brokers go down together; ``quorum``: how many are controllers, too."""
 
     brokers: tuple[int, ...] = (1, 2, 3)
     absent: tuple[int, ...] = (2,)

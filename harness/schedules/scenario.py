@@ -15,10 +15,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 class Kind(StrEnum):
-    """The records that a scenario is about: records of its topic, or a coordinator's records of consumer groups.
-
-    SERVED: records of its topic, as clients are served them; replicas are not read.
-    """
+    """Records that a scenario is about: of its topic, or a coordinator's. SERVED: as clients get them."""
 
     RECORDS = "records"
     SERVED = "served"

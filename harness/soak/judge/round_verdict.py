@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from harness.soak.play.round import PlayedRound
 
 UNEXPLAINED: Final = "unexplained"
-SEEN_BY_ONE_JUDGE: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_seen_by_both)
-"""Causes whose symptoms one of the judges may not see: by the logs alone, a transaction without a marker is open."""
 NO_ANOMALIES: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_anomaly)
 
 
@@ -148,6 +146,8 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
         *(_symptom(it) for it in checked.findings if it.offset >= truth.log_starts.get((it.broker, it.place), 0)),
     ]
     diagnoses = diagnose(evidence, symptoms)
+    # By the logs alone, a transaction without a marker is open, for example.
+    seen_by_one = {name for name, cause in CAUSES.items() if not cause.is_seen_by_both}
     by_clients: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     by_checkers: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     named_keys: set[tuple[Replica, str | None]] = set()
@@ -174,7 +174,7 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
         ]
         nameless = [*ours.get(UNEXPLAINED, []), *theirs.get(UNEXPLAINED_DIVERGENCE, [])]
         unexplained += [_unexplained(symptom.judge, *replica, symptom.explanation) for symptom in nameless]
-        if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= SEEN_BY_ONE_JUDGE:
+        if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= seen_by_one:
             found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by the history of clients there is")
             named_here = ", ".join(sorted(ours or theirs))
             text = f"{named_here}, and {others} nothing wrong with this replica"
