@@ -1,7 +1,6 @@
 """The player of a run: it boots the cluster, and plays the fixed schedule of `harness.play.run_plan` on it.
 
-Every step ends on a condition that was seen to hold. The player writes only to the run folder; checkers decide about
-anomalies.
+Every step ends on a condition that was seen to hold. Checkers decide about anomalies, by the run folder alone.
 """
 
 import logging

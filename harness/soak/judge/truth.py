@@ -26,7 +26,9 @@ _MISJUDGED: Final = {
 }
 """Kinds of errors by what the replica takes a record for, and by its transaction's outcome."""
 
-Key = tuple["TopicPartition", str]
+Key = tuple[TopicPartition, str]
+Writes = Mapping[tuple[TopicPartition, int], WrittenRecord]
+"""The write at each offset."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Truth:
     unknown_keys: frozenset[Key]
     missed: Mapping[Replica, Mapping[int, str]]
     transactions: Mapping[int, Transaction]
-    at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+    at: Writes
     followed: Mapping[tuple[TopicPartition, int], Collection[str]] = field(default_factory=dict)
     log_starts: Mapping[Replica, int] = field(default_factory=dict)
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
@@ -220,9 +222,7 @@ def _followed(log: ClientLog) -> dict[tuple[TopicPartition, int], set[str]]:
     }
 
 
-def _wrong_records(
-    log: ClientLog, tp: TopicPartition, replica: ReplicaLog, at: Mapping[tuple[TopicPartition, int], WrittenRecord]
-) -> Iterator[Wrong]:
+def _wrong_records(log: ClientLog, tp: TopicPartition, replica: ReplicaLog, at: Writes) -> Iterator[Wrong]:
     """Yield the misjudged records of a replica, and the ended transactions that are open although it has no record."""
     for record in replica.records:
         write = log.writes.get(record.write)
@@ -272,9 +272,7 @@ def _in_words(state: int | None) -> str:
     return NO_VALUE if state is None else f"the value of write {state}"
 
 
-def _missed(
-    log: ClientLog, replicas: Mapping[Replica, ReplicaLog], at: Mapping[tuple[TopicPartition, int], WrittenRecord]
-) -> dict[Replica, dict[int, str]]:
+def _missed(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], at: Writes) -> dict[Replica, dict[int, str]]:
     """Return the transactions whose client wrote a later one before the marker that ends the first one here.
 
     Where no record of the first one is left, a later one may have no known offset: its records were never
