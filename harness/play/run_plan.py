@@ -179,7 +179,8 @@ def run_schedule(plan: RunPlan) -> Schedule:
         ]
         for phase in ("before", "outage", "late")
     )
-    outage_to_end = (
+    operations = (
+        *before,
         UntilInSync(),
         *(Inject(script.name, broker) for broker in absent),
         *outage,
@@ -192,7 +193,7 @@ def run_schedule(plan: RunPlan) -> Schedule:
         UntilInSync(),
         TakeSnapshot(store.AFTER_REJOIN),
     )
-    steps = in_order(*before, *(() if plan.is_served else outage_to_end))
+    steps = in_order(*(before if plan.is_served else operations))
     return Schedule(steps, plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
 
 
@@ -274,8 +275,8 @@ def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
     options = run.plan.options
     access, login, schedule = options.access, options.command_config, options.schedule
     if access is not None:
-        files = {name: Path(path) for name in ("key", "known_hosts") if (path := getattr(access, name))}
-        access = replace(access, **{name: str(path.absolute()) for name, path in files.items()})
+        key, known_hosts = (path and str(Path(path).absolute()) for path in (access.key, access.known_hosts))
+        access = replace(access, key=key, known_hosts=known_hosts)
     return replace(
         options,
         target=exact_name(run.plan.target),

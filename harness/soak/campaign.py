@@ -100,7 +100,9 @@ class Soak:
             took_s=round(self.took_s, 1),
             findings=dict(sorted(_sum(line.findings for line in self.rounds).items())),
             unexplained=sum(line.unexplained for line in self.rounds),
-            **{name: _sum(getattr(line, name) for line in self.rounds) for name in ("audit", "groups", "gates")},
+            audit=_sum(line.audit for line in self.rounds),
+            groups=_sum(line.groups for line in self.rounds),
+            gates=_sum(line.gates for line in self.rounds),
             shown=RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds)) if finding else None,
             rounds=tuple(self.rounds),
         )
