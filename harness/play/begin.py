@@ -37,7 +37,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
     target, jars, agent = plan.target, equipment.jars, equipment.agent
     schedule, installed = options.schedule, run.installed
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
-    groups = groups_of(plan) if plan.has_groups else {}
+    groups = groups_of(plan)
     links = sorted(plan.nemesis.shape(plan.placement)) if plan.nemesis.shape else None
     manifest = Manifest(
         folder,

@@ -96,11 +96,6 @@ class RunPlan:
         """The abilities that the runtime must have."""
         return self.nemesis.needs | ({Need.CLOCK} if self.timers.clock_step_s else set())
 
-    @property
-    def has_groups(self) -> bool:
-        """Return whether any scenario is about consumer groups."""
-        return any(scenario.kind.is_of_groups for scenario in self.scenarios)
-
 
 def plan_run(options: RunOptions) -> RunPlan:
     """Return the plan of a run. Raises `UsageError` for names and numbers that do not fit, or contradict each other."""

@@ -18,7 +18,7 @@ from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api import TopicPartition
 from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
-from harness.play.group_workload import GroupWorkload
+from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.protection import Protection
 from harness.play.run_plan import RunPlan, run_schedule
 from harness.play.served import read_served, wait_compacted
@@ -172,9 +172,10 @@ class RunPlayer:
         # Without ListTransactions it is not known when the markers of a transaction are written.
         supports = plan.target.supports
         processes = TRANSACTIONAL_PROCESSES if supports.end_transactions and supports.administration else 0
-        filler = Filler(self._of_records, plan.seed, timers.filler_period_s, make, history, clock, processes)
+        of_records = [tp for tp in plan.replicas if tp[0] != CONSUMER_OFFSETS]
+        filler = Filler(of_records, plan.seed, timers.filler_period_s, make, history, clock, processes)
         self._fillers.append(filler)
-        groups = GroupWorkload(plan, self.cluster, self.library, history) if plan.has_groups else None
+        groups = GroupWorkload(plan, cluster, self.library, history) if groups_of(plan) else None
         if groups is not None:
             self._groups = groups
             self._fillers.append(groups.filler())
@@ -184,12 +185,6 @@ class RunPlayer:
                 if groups is not None and scenario.kind.is_of_groups
                 else Payload(scenario, plan.partitions[scenario.name], make, history)
             )
-
-    @property
-    def _of_records(self) -> list[TopicPartition]:
-        """The partitions of scenarios that are not about groups."""
-        plan = self.plan
-        return [tp for s in plan.scenarios if not s.kind.is_of_groups for tp in plan.partitions[s.name]]
 
     @property
     def _context(self) -> ScriptContext:
@@ -202,8 +197,8 @@ class RunPlayer:
         )
 
     def _write_ballast(self) -> None:
-        exposed, of_records = self.cluster.exposed, self._of_records
-        of_topics = [tp for tp in exposed if tp in of_records]
+        exposed = self.cluster.exposed
+        of_topics = [tp for tp in exposed if tp[0] != CONSUMER_OFFSETS]
         write_ballast(of_topics, self.plan.timers, self.plan.seed, self.library.producer, self._history)
         if self._groups is not None:
             self._groups.write_ballast(exposed)

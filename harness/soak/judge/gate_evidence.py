@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.run_folder.fault_times import FaultTimes
+from harness.run_folder.fault_times import FaultTimes, fault_times
 from harness.soak.evidence.client_log import INVOKE, OK, OUTCOMES, recreations, transaction_of
 from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
@@ -72,14 +72,23 @@ class GateEvidence:
         }
 
 
-def outages_of(metadata: ClusterMetadata | None, topics: Collection[str]) -> list[ReplicaOutage]:
-    """Return the outages of these topics by the metadata log. An outage that does not end is left out."""
+def evidence_of_gates(
+    logged: Iterable[Mapping[str, Any]] | None,
+    events: Sequence[Mapping[str, Any]],
+    metadata: ClusterMetadata | None,
+    topics: Collection[str],
+) -> GateEvidence | None:
+    """Return the evidence of a round with these topics; ``logged``: events of gates, None without gates."""
+    if logged is None:
+        return None
     histories = {} if metadata is None else metadata.histories
-    return [it for tp, history in histories.items() if tp[0] in topics for it in outages_in(tp, history.states)]
+    outages = [it for tp, history in histories.items() if tp[0] in topics for it in outages_in(tp, history.states)]
+    ended_ms = max((event["time_ms"] for event in events), default=None)
+    return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, fault_times(events))
 
 
 def outages_in(tp: TopicPartition, states: Iterable[PartitionState]) -> Iterator[ReplicaOutage]:
-    """Yield the outages of a partition by its states."""
+    """Yield the outages of a partition by its states. An outage that does not end is left out."""
     since: dict[int, tuple[int, frozenset[int]]] = {}
     for state in states:
         time_ms = state.time_ms or 0  # unknown only of a state from a snapshot

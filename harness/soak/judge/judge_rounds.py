@@ -14,14 +14,12 @@ from checkers.replay.judged import Judged, judge
 from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
-from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.json_codec import from_json
 from harness.judge.check import THREADS, collected, each
 from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import Doubt, RoundVerdict, Verdict
-from harness.run_folder.fault_times import fault_times
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
 from harness.schedules.scenario import CONSUMER
@@ -31,7 +29,7 @@ from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
 from harness.soak.evidence.internal_topics import metadata_folders, views_of
 from harness.soak.evidence.replica_log import Replica, ReplicaLog, read_replica, served_replicas
-from harness.soak.judge.gate_evidence import GateEvidence, judge_gates, of_last_topics, outages_of, removable_of
+from harness.soak.judge.gate_evidence import evidence_of_gates
 from harness.soak.judge.group_truth import compare_groups, group_log_of
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import Truth, compare
@@ -77,7 +75,7 @@ def judge_rounds(
                 checked[folder.run_id],
                 audited[folder.run_id],
                 compare_groups(group_log_of(events), views_of(folder, drops_pending=drops_pending)),
-                _gates_of(folder, played, events, metadata),
+                evidence_of_gates(_lines(folder, GATE), events, metadata, {it.name for it in played.plan.topics}),
                 reopened_of(folder),
             )
         verdicts[folder.run_id] = verdict_of(played, results, expected)
@@ -141,14 +139,3 @@ def _audit(session: SparkSession, rounds: Mapping[RunFolder, PlayedRound]) -> di
         copies.append(find_copies(paths, ["*"], folder.run_id))
     rows = judge_copies(session, copies)
     return {audited.run_id: assemble(audited, rows, timings_s={}) for audited in copies}
-
-
-def _gates_of(
-    folder: RunFolder, played: PlayedRound, events: Sequence[Mapping[str, Any]], metadata: ClusterMetadata | None
-) -> GateEvidence | None:
-    """Return the evidence of gates; None for a round without gates. Raises `UsageError` for a damaged folder."""
-    if (logged := _lines(folder, GATE)) is None:
-        return None
-    outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
-    ended_ms = max((event["time_ms"] for event in events), default=None)
-    return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, fault_times(events))
