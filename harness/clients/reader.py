@@ -64,11 +64,12 @@ def read_committed(
     progress (librdkafka may ask the old leader for long after an election) is replaced by a new one. Raises
     `WaitTimeoutError` if no consumer reaches every end within ``timeout_s`` seconds.
     """
-    started_s, common = clock.now_s(), {"process": "reader", "part": PART, "phase": phase, "broker": broker}
+    started_s, common = clock.now_s(), {"process": "reader", "part": PART, "phase": phase}
     awaited = "the read_committed consumer to reach the end of every partition"
     while True:
         events = [
-            history.invoke(f="poll", **common, topic=topic, partition=partition) for topic, partition in partitions
+            history.invoke(f="poll", **common, topic=topic, partition=partition, broker=broker)
+            for topic, partition in partitions
         ]
         reading = begin(partitions)
         try:
