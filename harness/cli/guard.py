@@ -78,14 +78,11 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
 
     if bootstrap is None:
         raise UsageError("Missing option '--bootstrap-server'.")
-    is_dry_run = parameters["dry_run"]
-    options = GuardOptions(
-        parameters["topics"], parameters["interval"], is_dry_run, parameters["pause_warning"], run.writer()
-    )
+    options = GuardOptions(parameters["topics"], parameters["interval"], parameters["pause_warning"])
     listen = parameters["listen"], parameters["port"]
     with run.event_log(print_progress, parameters["events"]) as log:
         servers = common.addresses(bootstrap, config)
-        if is_dry_run:
+        if parameters["dry_run"]:
             code, text = run.dry_run(servers, options, log)
             stdout().line(text)
             return code
@@ -131,7 +128,7 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
     from harness.protect.guard import run  # noqa: PLC0415
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
 
-    options = GuardOptions(patterns=NO_TOPIC, writer=run.writer(), release_exposed=exposed)
+    options = GuardOptions(patterns=NO_TOPIC, release_exposed=exposed)
     with run.event_log(print_progress) as log:
         code, state = run.release(common.addresses(bootstrap, config), options, log)
     _show(state, output)

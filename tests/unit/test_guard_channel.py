@@ -1,7 +1,7 @@
 """The channel and the group with librdkafka's mock brokers, which run in this process."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import kafka.errors
@@ -46,12 +46,12 @@ def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> N
     first, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
     assert first.read() == PauseState()
     create_channel(bootstrap)
-    first.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
+    first.append([entry_of(pause(f"t{number}")) for number in range(1500)])
     assert len(other.read().pauses) == len(first.read().pauses) == 1500
-    other.append([entry_of(pause("t7", PausePhase.RELEASED), 1, "w")])
+    other.append([entry_of(pause("t7", PausePhase.RELEASED))])
     assert "t7" not in first.read().pauses
     assert first.read() == other.read()
-    other.append([entry_of(pause("t8", PausePhase.PAUSED), 1, "w")])
+    other.append([entry_of(pause("t8", PausePhase.PAUSED))])
     assert first.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
     for channel in (first, other):
         channel.close()
@@ -60,7 +60,7 @@ def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> N
 def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -> None:
     create_channel(bootstrap, b"x", None, b"{}")
     channel = KafkaChannel(bootstrap, CLOCK)
-    channel.append([entry_of(pause("t"), 1, "w")])
+    channel.append([entry_of(pause("t"))])
     assert channel.read().pauses == {"t": pause("t")}
     channel.close()
 
@@ -69,7 +69,7 @@ def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.protect.guard.channel.DELIVERY_S", 0.5)
     channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
     with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no broker answers"):
-        channel.append([entry_of(pause("t"), 1, "w")])
+        channel.append([entry_of(pause("t"))])
     with pytest.raises(HarnessError, match="topic compaction-guard cannot be read"):
         channel.read()
     with pytest.raises(HarnessError, match="topic compaction-guard: "):
@@ -106,18 +106,19 @@ class MovingLeader:
 
 def test_entries_are_written_to_a_new_leader() -> None:
     brokers = MovingLeader()
-    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers)
-    channel.append([entry_of(pause("t"), 1, "w")])
+    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers, writer="host:1")
+    channel.append([entry_of(pause("t"))])
     ((broker, records),) = brokers.written
     (record,) = iter_records(next(iter_batches(records, source="")), source="")
-    assert (broker, record.value) == (2, entry_of(pause("t"), 1, "w").to_json().encode())
+    written = replace(entry_of(pause("t")), time_ms=1_001_000, writer="host:1")
+    assert (broker, record.value) == (2, written.to_json().encode())
 
 
 def test_a_refused_entry_is_not_written_again() -> None:
     brokers = MovingLeader(leader=2, refusal=kafka.errors.TopicAuthorizationFailedError.errno)
     channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers)
     with pytest.raises(HarnessError, match=r"cannot be written: .*TopicAuthorizationFailedError"):
-        channel.append([entry_of(pause("t"), 1, "w")])
+        channel.append([entry_of(pause("t"))])
     assert len(brokers.written) == 1
 
 

@@ -18,8 +18,8 @@ from harness.cli.guard import guard
 from harness.cli.watch import watch
 from harness.errors import UsageError
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.metrics import PREFIX, families, health, unhealthy
-from harness.protect.guard.status import GuardStatus, Observation
+from harness.protect.guard.metrics import PREFIX, Observation, families, health, unhealthy
+from harness.protect.guard.service import GuardStatus
 from harness.report.endpoint import Endpoint
 
 NOW_MS = 100_000

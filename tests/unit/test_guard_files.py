@@ -23,8 +23,8 @@ from test_watch_rounds import STATUS
 
 import compose.guard
 from harness.audit.watch import status as watch_status
-from harness.protect.guard.metrics import PREFIX, families
-from harness.protect.guard.status import GuardStatus, Observation
+from harness.protect.guard.metrics import PREFIX, Observation, families
+from harness.protect.guard.service import GuardStatus
 
 FILES = Path(compose.guard.__file__).parent
 PAGE = (ROOT / "docs/reference/guard.md").read_text()

@@ -13,8 +13,8 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.metrics import GuardObserver, growth
-from harness.protect.guard.status import GuardStatus, Observation
+from harness.protect.guard.metrics import GuardObserver, Observation, growth
+from harness.protect.guard.service import GuardStatus
 
 COVERED = GuardStatus(covered=frozenset({"t", "u"}))
 PAUSED = replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)}))

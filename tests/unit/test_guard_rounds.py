@@ -244,7 +244,7 @@ def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_t
 
 def test_who_only_looks_changes_nothing() -> None:
     cluster = one_topic()
-    started = start(cluster, is_dry_run=True)
+    started = start(cluster)
     started.guard.leadership = None
     for _ in range(2):
         assert started.guard.attempt()
@@ -257,7 +257,7 @@ def test_who_only_looks_changes_nothing() -> None:
 
 def test_who_only_looks_needs_no_channel() -> None:
     cluster = one_topic()
-    started = start(cluster, is_dry_run=True)
+    started = start(cluster)
     started.guard.leadership = None
     cluster.before = failing("read", 100)
     assert started.guard.attempt()
@@ -394,7 +394,7 @@ class Outages:
 
     def round(self) -> None:
         if len(self.guards) < 2:
-            self.guards.append(start(self.cluster, cycles=(f"{self.random.random()}" for _ in range(10**6))))
+            self.guards.append(start(self.cluster))
         for started in list(self.guards):
             try:
                 if started.guard.attempt() and started.guard.status.leads:

@@ -1,6 +1,7 @@
 """Rules of the guard that need no cluster: values, exposure, entries of the channel, and single decisions."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_one_broker_that_says_so_is_enough() -> None:
 
 
 def test_an_entry_is_read_back() -> None:
-    entry = entry_of(pause(), 9, "host:1")
+    entry = replace(entry_of(pause()), time_ms=9, writer="host:1")
     assert parse_entry(entry.to_json().encode()) == Entry("paused", "t", 9, "host:1", {"schema": 1, **entry.content})
 
 
@@ -102,7 +103,7 @@ def test_what_is_no_entry_is_skipped(text: bytes) -> None:
 
 
 def entries(*pauses: Pause) -> list[Entry]:
-    return [entry_of(one, 9, "w") for one in pauses]
+    return [entry_of(one) for one in pauses]
 
 
 def test_a_pause_is_followed_until_it_is_released() -> None:

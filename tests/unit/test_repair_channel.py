@@ -28,7 +28,7 @@ RATE = 1_000_000
 
 
 def journal_of(cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None) -> RepairJournal:
-    return RepairJournal(FakeChannel(cluster), clock or BoundedClock(now=1.0), writer)
+    return RepairJournal(FakeChannel(cluster, clock or BoundedClock(now=1.0), writer))
 
 
 def holds_of(cluster: FakeCluster) -> ChannelHolds:

@@ -97,7 +97,7 @@ def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
     entry = PartitionRepair(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
-    RepairJournal(channel, BoundedClock(now=1.0), "repair 1").store(entry)
+    RepairJournal(channel).store(entry)
     looked = look(REQUEST, cluster(), channel)
     assert (looked.resumed, looked.refused) == ((entry,), ())
 

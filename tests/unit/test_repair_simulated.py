@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
-from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError
+from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.kafka_api import TopicPartition
 from harness.protect.guard.cluster import DIRTY_RATIO
@@ -60,7 +60,7 @@ def empty_journal(kill: Callable[[], None] = lambda: None) -> RepairJournal:
     """Return a journal that is killed before and after each entry."""
     guarded = FakeCluster({})
     guarded.before = guarded.after = lambda name: kill() if name == "append" else None
-    return RepairJournal(FakeChannel(guarded), BoundedClock(), "repair")
+    return RepairJournal(FakeChannel(guarded))
 
 
 def repairing(cluster: Any, journal: RepairJournal, clock: SimulatedTime, holds: Any = None, **options: Any) -> Repairs:
@@ -214,8 +214,7 @@ def repair_by_channel(
     cluster.point, cluster.is_paused = kill, guarded.is_paused
     guarded.before = guarded.after = lambda _name: kill()
     for number in range(MOST_KILLS):
-        channel = FakeChannel(guarded)
-        journal = RepairJournal(channel, clock, f"repair {number}")
+        journal = RepairJournal(FakeChannel(guarded, clock, f"repair {number}"))
         owner = RepairOwner(journal)
         holds = ChannelHolds(journal, guarded)
         repairs = repairing(cluster, journal, clock, holds, at_once=2, check_owner=owner.check)

@@ -11,6 +11,8 @@ sticky (KIP-429): a guard that is started later does not take the lead. For a mo
 believe that they lead; the actions of each still follow from the channel and the settings at that time.
 """
 
+import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -54,11 +56,13 @@ TRIMMED: Final = 200
 
 
 class KafkaChannel:
-    """The topic with the previous settings. One owner."""
+    """The topic with the previous settings. One owner. ``writer`` names this process in entries."""
 
-    def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
+    def __init__(
+        self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream, *, writer: str | None = None
+    ) -> None:
         self._client = ClusterClient(lambda: bootstrap, ANSWER, clock, dial=dial, keeps_connections=True)
-        self._clock = clock
+        self.clock, self.writer = clock, writer or f"{socket.gethostname()}:{os.getpid()}"
         self._leader: int | None = None
         self._first = 0
         self._replayed = ReplayedJournal()
@@ -69,7 +73,7 @@ class KafkaChannel:
             if self._find_leader() is None:
                 replicas = min(REPLICAS, len(self._client.brokers))
                 self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
-            policy = str(self._clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
+            policy = str(self.clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
         except (OSError, HarnessError) as error:
             raise HarnessError(f"topic {TOPIC}: {error}") from error
         if "compact" in policy:
@@ -122,9 +126,9 @@ class KafkaChannel:
 
     def _read_on(self, position: int, end: int) -> None:
         entries: list[tuple[int, Entry]] = []
-        deadline_s = self._clock.now_s() + READ_S
+        deadline_s = self.clock.now_s() + READ_S
         while position < end:
-            if self._clock.now_s() > deadline_s:
+            if self.clock.now_s() > deadline_s:
                 raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
             try:
                 answer = self._ask_leader(_of_partition(fetch({PARTITION: position})))
@@ -143,10 +147,9 @@ class KafkaChannel:
 
         A batch whose acknowledgement was lost is in the log twice in succession, which gives the same state.
         """
-        records = [
-            Record(number, entry.time_ms, entry.topic.encode(), entry.to_json().encode())
-            for number, entry in enumerate(entries)
-        ]
+        now_ms = self.clock.time_ms()
+        stamped = [replace(entry, time_ms=now_ms, writer=self.writer) for entry in entries]
+        records = [Record(n, now_ms, e.topic.encode(), e.to_json().encode()) for n, e in enumerate(stamped)]
         request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
         errors: list[OSError] = []
 
@@ -159,7 +162,7 @@ class KafkaChannel:
             return True
 
         try:
-            self._clock.wait_until(is_written, DELIVERY_S, "an acknowledgement")
+            self.clock.wait_until(is_written, DELIVERY_S, "an acknowledgement")
         except HarnessError as error:
             why = errors[-1] if isinstance(error, WaitTimeoutError) else error
             raise HarnessError(f"topic {TOPIC} cannot be written: {why}") from error

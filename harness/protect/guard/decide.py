@@ -10,18 +10,13 @@ Kafka has no compare-and-set for settings, so `carry_out` reads them again just 
 pauses topics by the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.protect.guard.cluster import PAUSE, Settings, TopicValues, explicit_values, is_pause, is_same
+from harness.protect.guard.channel import KafkaChannel
+from harness.protect.guard.cluster import PAUSE, LiveCluster, Settings, TopicValues, explicit_values, is_pause, is_same
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-
-if TYPE_CHECKING:
-    from harness.protect.guard.channel import KafkaChannel
-    from harness.protect.guard.cluster import LiveCluster
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
@@ -104,16 +99,16 @@ def steps(
 def carry_out(
     decided: Collection[PauseStep],
     cluster: LiveCluster,
-    store: Callable[[Collection[Pause]], None],
+    channel: KafkaChannel,
     raise_if_replaced: Callable[[], None] = lambda: None,
 ) -> dict[str, str]:
-    """Execute steps; return the topics whose settings were not changed, with the reason. ``store``: as `store_in`.
+    """Execute steps; return the topics whose settings were not changed, with the reason.
 
     ``raise_if_replaced`` is called just before a change. Raises `HarnessError` and OSError where the cluster does not
     answer.
     """
     refused: dict[str, str] = {}
-    store([step.announced for step in decided if step.announced is not None])
+    channel.append([entry_of(step.announced) for step in decided if step.announced is not None])
     if changing := {step.topic: step for step in decided if step.changes}:
         current = cluster.settings(changing.keys()).settings
         refused |= {
@@ -124,11 +119,5 @@ def carry_out(
         ready = {topic: step.changes for topic, step in changing.items() if topic not in refused}
         raise_if_replaced()
         refused |= cluster.alter(ready) if ready else {}
-    store([step.done for step in decided if step.topic not in refused])
+    channel.append([entry_of(step.done) for step in decided if step.topic not in refused])
     return refused
-
-
-def store_in(channel: KafkaChannel, pauses: Collection[Pause], time_ms: int, writer: str) -> None:
-    """Write the phases of pauses to the channel."""
-    if pauses:
-        channel.append([entry_of(pause, time_ms, writer) for pause in pauses])

@@ -1,6 +1,4 @@
-"""The entries of the channel, and the state that they give: paused topics, their previous settings, and holds.
-
-The channel is a log of intentions. An entry is written before each change, and another entry after it:
+"""The entries of the channel, a log of intentions: an entry is written before each change, and another after it.
 
     pausing    found     before the settings of a pause are set
     paused     found     after that; ``found`` does not have a setting that somebody changed during the pause
@@ -21,11 +19,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from harness.protect.guard.cluster import PAUSE, TopicValues
-
-SCHEMA: Final = 1
 
 
 class PausePhase(StrEnum):
@@ -54,18 +50,18 @@ class Pause:
 
 @dataclass(frozen=True)
 class Entry:
-    """One record of the channel. ``content``: the fields of its kind."""
+    """One record of the channel. ``content``: the fields of its kind. The channel sets time and writer."""
 
     kind: str
     topic: str
-    time_ms: int
-    writer: str
+    time_ms: int = 0
+    writer: str = ""
     content: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the record's value."""
-        head = {"schema": SCHEMA, "kind": self.kind, "topic": self.topic}
-        return json.dumps({**head, "time_ms": self.time_ms, "writer": self.writer, **self.content})
+        head = {"schema": 1, "kind": self.kind, "topic": self.topic, "time_ms": self.time_ms, "writer": self.writer}
+        return json.dumps({**head, **self.content})
 
     @property
     def key(self) -> tuple[object, ...] | None:
@@ -77,10 +73,10 @@ class Entry:
         return (NOTE, self.content.get("name")) if self.kind == NOTE else None
 
 
-def entry_of(pause: Pause, time_ms: int, writer: str) -> Entry:
+def entry_of(pause: Pause) -> Entry:
     """Return the entry that records a pause."""
     content = {"cycle": pause.cycle, "found": dict(pause.previous), "since_ms": pause.since_ms}
-    return Entry(pause.phase, pause.topic, time_ms, writer, content)
+    return Entry(pause.phase, pause.topic, content=content)
 
 
 def parse_entry(text: bytes) -> Entry | None:
@@ -133,9 +129,6 @@ def _follow(pauses: dict[str, Pause], entry: Entry) -> None:
             pauses[entry.topic] = replace(pause, phase=phase, previous=previous)
 
 
-_Offsets: TypeAlias = "dict[tuple[object, ...], int]"
-
-
 @dataclass
 class ReplayedJournal:
     """The channel's log as one reader has replayed it, up to ``position``, the offset of the next entry.
@@ -146,7 +139,7 @@ class ReplayedJournal:
 
     position: int = 0
     state: PauseState = field(default_factory=PauseState)
-    _offsets: _Offsets = field(default_factory=dict)
+    _offsets: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def start(self, log_start: int) -> int:
         """Return the offset from which to read on."""

@@ -7,16 +7,29 @@ from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from harness.audit.live.cluster import AuditedCluster, client_of, describe
+from harness.audit.live.cluster import client_of, describe
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.topics import describe_log_dirs
-from harness.protect.guard.status import GuardStatus, Observation
+from harness.protect.guard.service import GuardStatus
 from harness.report.endpoint import gauge, round_problems
 
 PREFIX: Final = "compaction_guard_"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The logs of paused topics, read less often than once a round. ``failure``: the error of the last observation.
+
+    ``log_bytes``: segments by topic, of all replicas together; ``growth_bytes_s``: their growth.
+    """
+
+    time_ms: int = 0
+    log_bytes: Mapping[str, int] = field(default_factory=dict)
+    growth_bytes_s: Mapping[str, float] = field(default_factory=dict)
+    failure: str | None = None
 
 
 def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
@@ -86,34 +99,31 @@ class GuardObserver:
 
     def observe(self, status: GuardStatus) -> None:
         """Observe once; ``latest`` has a failure together with the previous values."""
+        paused = status.covered & status.state.pauses.keys()
         try:
-            self.latest = self._observation(status.covered & status.state.pauses.keys())
+            sizes, failure = self._paused_bytes(paused)
+            now_ms = self.clock.time_ms()
+            self.latest = Observation(now_ms, sizes, growth(self.latest, sizes, now_ms), failure)
         except Exception as error:  # noqa: BLE001  (any error is in metrics and health, and ends no guard)
             self.latest = replace(self.latest, failure=str(error) or type(error).__name__)
 
-    def _observation(self, paused: Collection[str]) -> Observation:
-        sizes: Mapping[str, int] = {}
-        failure = None
-        if paused:
-            sizes, failure = paused_bytes(describe(client_of(self.bootstrap, self.clock), sorted(paused)), paused)
-        now_ms = self.clock.time_ms()
-        return Observation(now_ms, sizes, growth(self.latest, sizes, now_ms), failure)
+    def _paused_bytes(self, paused: Collection[str]) -> tuple[dict[str, int], str | None]:
+        """Return the bytes of each topic's logs, of all replicas, and the error of a broker without an answer."""
+        if not paused:
+            return {}, None
+        cluster = describe(client_of(self.bootstrap, self.clock), sorted(paused))
+        replicas = cluster.state.replicas_by_broker
 
+        def ask(broker: int, caller: Connection) -> Mapping[TopicPartition, int]:
+            return caller.ask(describe_log_dirs([tp for tp in replicas[broker] if tp[0] in paused])).sizes_bytes
 
-def paused_bytes(cluster: AuditedCluster, paused: Collection[str]) -> tuple[dict[str, int], str | None]:
-    """Return the bytes of each paused topic's logs, of all replicas, and the error of a broker without an answer."""
-    replicas = cluster.state.replicas_by_broker
-
-    def ask(broker: int, caller: Connection) -> Mapping[TopicPartition, int]:
-        return caller.ask(describe_log_dirs([tp for tp in replicas[broker] if tp[0] in paused])).sizes_bytes
-
-    answers, errors = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)
-    sizes: Counter[str] = Counter()
-    for answer in answers.values():
-        for (topic, _), size in answer.items():
-            sizes[topic] += size
-    failed = next((f"broker {broker}: {error}" for broker, error in errors.items()), None)
-    return sizes, failed and f"sizes of logs are unknown on {failed}"
+        answers, errors = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)
+        sizes: Counter[str] = Counter()
+        for answer in answers.values():
+            for (topic, _), size in answer.items():
+                sizes[topic] += size
+        failed = next((f"broker {broker}: {error}" for broker, error in errors.items()), None)
+        return sizes, failed and f"sizes of logs are unknown on {failed}"
 
 
 def growth(before: Observation, sizes: Mapping[str, int], now_ms: int) -> dict[str, float]:

@@ -1,8 +1,6 @@
 """One guard from its start to a signal: its clients, metrics, rounds, and its end."""
 
-import os
 import signal
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
@@ -10,7 +8,6 @@ from pathlib import Path
 from threading import Event as Flag
 from types import FrameType
 from typing import Final
-from uuid import uuid4
 
 from harness.audit.live.cluster import GLOB
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
@@ -21,8 +18,7 @@ from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChan
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.journal import PauseState
 from harness.protect.guard.metrics import GuardObserver, families, health, unhealthy
-from harness.protect.guard.service import Guard, GuardOptions
-from harness.protect.guard.status import GuardEvent
+from harness.protect.guard.service import Guard, GuardEvent, GuardOptions
 from harness.report.endpoint import Endpoint
 from harness.run_folder.guard_events import GuardEventKind
 
@@ -49,11 +45,6 @@ def event_log(show: Callable[[str], None], path: Path | None = None) -> Iterator
         yield report
 
 
-def writer() -> str:
-    """Return the name of this process in entries."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 def guard_until_signal(
     bootstrap: Sequence[Address],
     options: GuardOptions,
@@ -73,9 +64,7 @@ def guard_until_signal(
         channel.ensure()
         leadership = stack.enter_context(closing(GroupLeadership(bootstrap)))
         observer = GuardObserver(bootstrap, clock)
-        guard = Guard(
-            cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
-        )
+        guard = Guard(cluster, channel, leadership, clock, options, log, lambda: observer.latest.growth_bytes_s)
         endpoint = Endpoint(
             *listen,
             lambda: families(guard.status, observer.latest, clock.time_ms()),
@@ -118,7 +107,7 @@ def dry_run(bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[
     with ExitStack() as stack:
         cluster, channel = _connect(bootstrap, clock, stack)
         check_names(cluster, options.patterns)
-        guard = Guard(cluster, channel, None, clock, options, report, new_cycle)
+        guard = Guard(cluster, channel, None, clock, options, report)
         guard.round()
     code = EXIT_UNKNOWN if would else EXIT_CLEAN
     return code, f"a guard would change {len(would)} of {len(guard.status.covered)} topics   (exit code {code})"
@@ -143,7 +132,7 @@ def release(
         except WaitTimeoutError as error:
             why = f" ({leadership.error})" if leadership.error else ""
             raise HarnessError(f"a guard runs on this cluster, or its group has no coordinator{why}: end it") from error
-        guard = Guard(cluster, channel, leadership, clock, options, log, new_cycle)
+        guard = Guard(cluster, channel, leadership, clock, options, log)
         with suppress(WaitTimeoutError):
             clock.wait_until(guard.attempt, LEAD_S, "the previous settings to be restored")
         if guard.status.failure is not None:
@@ -162,11 +151,6 @@ def read_state(bootstrap: Sequence[Address]) -> PauseState:
 def _connect(bootstrap: Sequence[Address], clock: Clock, stack: ExitStack) -> tuple[LiveCluster, KafkaChannel]:
     cluster = stack.enter_context(closing(LiveCluster(bootstrap, clock)))
     return cluster, stack.enter_context(closing(KafkaChannel(bootstrap, clock)))
-
-
-def new_cycle() -> str:
-    """Return a unique name for a pause."""
-    return uuid4().hex[:12]
 
 
 def check_names(cluster: LiveCluster, patterns: Sequence[str]) -> None:

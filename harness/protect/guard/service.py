@@ -3,30 +3,29 @@
     view ─▶ channel to its end ─▶ settings, where a step is due ─▶ store ─▶ settings again ─▶ change ─▶ store
 
 Settings of a thousand topics take seconds to read. So a pause is decided from the last settings of covered topics, and
-they are read once, just before the change.
-
-Kafka has no compare-and-set for settings. So they are read again just before each change, and a topic whose settings
-differ from those of the decision waits for the next round. A change that somebody makes between this reading and the
-guard's request, some milliseconds later, is overwritten; its value is lost.
-
-A round that fails is repeated: a guard keeps no state except the channel's state, and the state of its reports.
+they are read once, just before the change. A topic whose settings differ then from those of the decision waits for the
+next round. A change that somebody makes between this reading and the guard's request, some milliseconds later, is
+overwritten; its value is lost. A round that fails is repeated: the only state is in the channel, and of reports.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import uuid4
 
 from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.protect.guard import decide
+from harness.protect.guard.channel import GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import (
     PAUSE,
+    ClusterView,
     CoveredTopics,
+    LiveCluster,
+    Replica,
     Settings,
     TopicCoverage,
     changes_text,
@@ -34,13 +33,8 @@ from harness.protect.guard.cluster import (
     window_ms,
 )
 from harness.protect.guard.decide import PauseStep
-from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.status import GuardEvent, GuardStatus
+from harness.protect.guard.journal import PausePhase, PauseState, entry_of
 from harness.run_folder.guard_events import GuardEventKind
-
-if TYPE_CHECKING:
-    from harness.protect.guard.channel import GroupLeadership, KafkaChannel
-    from harness.protect.guard.cluster import ClusterView, LiveCluster, Replica
 
 ALARMED_S: Final = 0.5
 """The longest interval while a broker has just stopped answering."""
@@ -51,22 +45,61 @@ MS: Final = 1000
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The options of a guard. ``patterns``: topics, () for every compacted topic. ``is_dry_run``: report changes only.
+    """The options of a guard. ``patterns``: topics, () for every compacted topic.
 
     ``release_exposed``: release exposed topics, too (`harness guard release --exposed`).
     """
 
     patterns: tuple[str, ...] = ()
     interval_s: float = 2.0
-    is_dry_run: bool = False
     pause_warning_s: float = 3600.0
-    writer: str = "guard"
     release_exposed: bool = False
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """One event, as in ``guard.jsonl`` (`harness.run_folder.guard_events`)."""
+
+    time_ms: int
+    event: GuardEventKind
+    topic: str
+    what: str
+
+
+@dataclass(frozen=True)
+class GuardStatus:
+    """The status after a round. ``round_ms``: the end of the last round that succeeded; 0 before.
+
+    ``away``, ``adding``: replicas by topic; ``retention_left_s``: of exposed topics, until the first tombstone or
+    marker that a replica may miss could be removed if compaction were not paused, negative after that. ``unpaused``:
+    topics that have to be paused and are not. ``left_alone``: settings by topic that somebody changed during the pause.
+    ``skipped``: topics that should be covered and are not, with the reason. ``short_retention``: covered topics whose
+    retention is shorter than three intervals.
+    """
+
+    interval_s: float = 0.0
+    leads: bool = False
+    round_ms: int = 0
+    rounds: int = 0
+    failures: int = 0
+    failure: str | None = None
+    took_s: float = 0.0
+    requests: int = 0
+    covered: frozenset[str] = frozenset()
+    away: Mapping[str, int] = field(default_factory=dict)
+    adding: Mapping[str, int] = field(default_factory=dict)
+    retention_left_s: Mapping[str, float] = field(default_factory=dict)
+    state: PauseState = field(default_factory=PauseState)
+    unpaused: frozenset[str] = frozenset()
+    left_alone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    short_retention: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
 class Guard:
-    """One guard. ``new_cycle`` returns a unique name for a pause. ``status``: after the last round.
+    """One guard. ``status``: after the last round. Without ``leadership``, changes are reported only (a dry run).
 
     ``growth_bytes_s``: the growth of paused topics' logs, where it is known.
     """
@@ -77,7 +110,6 @@ class Guard:
     clock: Clock
     options: GuardOptions
     report: Callable[[GuardEvent], None]
-    new_cycle: Callable[[], str]
     growth_bytes_s: Callable[[], Mapping[str, float]] = dict
     status: GuardStatus = field(init=False)
     _verified: set[str] = field(default_factory=set)
@@ -85,7 +117,6 @@ class Guard:
     _missing_since_ms: dict[Replica, int] = field(default_factory=dict)
     _begun: bool = False
     _led: bool | None = None
-    _wrote: bool = False
 
     def __post_init__(self) -> None:
         self.status = GuardStatus(self.options.interval_s)
@@ -110,20 +141,25 @@ class Guard:
 
     def round(self) -> None:
         """Execute one round. Raises `HarnessError` or OSError where the cluster does not answer."""
-        view = self.cluster.view()
-        state, view = self._read_channel(view)
+        view, notes = self.cluster.view(), ()
+        try:
+            state = self.channel.read()
+        except HarnessError as error:
+            if self.leadership is not None:
+                raise
+            state, notes = self.status.state, (f"paused topics are unknown: {error}",)
         now_ms = self.clock.time_ms()
         covered = self._coverage.covered(view)
         leads = self.leads()
         self._report_leadership(leads=leads)
         exposed = frozenset() if self.options.release_exposed else view.exposed
         to_pause = decide.topics_to_pause(exposed, covered.settings.keys(), state)
-        self._report_exposure(view, to_pause)
+        for topic in sorted(to_pause & view.exposed - self.status.away.keys() - self.status.adding.keys()):
+            brokers = sorted({broker for (name, _), broker in view.missing if name == topic})
+            self._report(GuardEventKind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
         refused: Mapping[str, str] = {}
-        self._wrote = False
-        if leads or self.options.is_dry_run:
-            refused = self._pause_and_release(view, state, to_pause, covered.settings, act=leads)
-            state = self.channel.read() if self._wrote else state
+        if leads or self.leadership is None:
+            refused, state = self._pause_and_release(view, state, to_pause, covered.settings, act=leads)
         if leads and not state.pauses:
             # Entries of an outage are deleted when it is over: during the outage they are needed.
             try:
@@ -132,6 +168,7 @@ class Guard:
                 self._report_change("trim", GuardEventKind.WARNING, "", str(error))
         # Only reported, and the controller may not answer: no pause waits for it.
         view = self.cluster.with_added(view)
+        view = replace(view, notes=(*view.notes, *notes))
         self._finish(view, state, to_pause, covered, leads=leads, now_ms=now_ms, refused=refused)
 
     @property
@@ -151,18 +188,9 @@ class Guard:
         """The number of paused topics after the last round; 0 if another guard acts."""
         return len(self.status.state.pauses) if self.status.leads else 0
 
-    def _read_channel(self, view: ClusterView) -> tuple[PauseState, ClusterView]:
-        """Return the channel's state. A dry run continues without it, with a note in the view."""
-        try:
-            return self.channel.read(), view
-        except HarnessError as error:
-            if not self.options.is_dry_run:
-                raise
-            return self.status.state, replace(view, notes=(*view.notes, f"paused topics are unknown: {error}"))
-
     def _report_leadership(self, *, leads: bool) -> None:
         """Report a change of the lead; a new leader reads the settings of paused topics again."""
-        if self.options.is_dry_run or leads is self._led:
+        if self.leadership is None or leads is self._led:
             return
         self._led = leads
         self.status = replace(self.status, leads=leads)
@@ -178,8 +206,11 @@ class Guard:
         covered: Mapping[str, Settings],
         *,
         act: bool,
-    ) -> Mapping[str, str]:
-        """Pause and release, or report the steps only; return topics that could not be changed, with the reason."""
+    ) -> tuple[Mapping[str, str], PauseState]:
+        """Pause and release, or report the steps only.
+
+        Return topics that could not be changed, with the reason; and the channel's state.
+        """
         due = decide.topics_to_read(to_pause, state, self._verified)
         # A topic that had the value of a pause may be paused, by a pause that has ended since.
         cached = {
@@ -193,28 +224,27 @@ class Guard:
         # A topic that this user may no longer describe is not in the view: its exposure is unknown.
         settings = {t: s for t, s in ({**cached, **read.settings}).items() if t in view.topics or t in to_pause}
         hidden = dict.fromkeys(read.settings.keys() - settings.keys(), "this user may not describe it: it stays paused")
-        steps = decide.steps(to_pause, state, settings, self.new_cycle(), self.clock.time_ms())
+        steps = decide.steps(to_pause, state, settings, uuid4().hex[:12], self.clock.time_ms())
         if not act:
             for step in steps:
                 verb = "release" if step.done.phase is PausePhase.RELEASED else "pause"
                 would = f"would {verb} it: {changes_text(step.changes) or 'no change'}"
                 self._report_change(f"would {step.topic}", GuardEventKind.WOULD, step.topic, would)
-            return {}
-        gone = [state.pauses[topic] for topic in sorted(read.gone & state.pauses.keys())]
-        self._store([replace(pause, phase=PausePhase.RELEASED) for pause in gone])
+            return {}, state
+        gone = [replace(state.pauses[t], phase=PausePhase.RELEASED) for t in sorted(read.gone & state.pauses.keys())]
+        self.channel.append(list(map(entry_of, gone)))
         refused = self._carry_out(steps, state)
         settled = {topic for topic in settings if topic in to_pause and topic not in refused}
         self._verified = (self._verified & state.pauses.keys() | settled) & to_pause
-        return {**read.refused, **hidden, **refused}
+        return {**read.refused, **hidden, **refused}, self.channel.read() if steps or gone else state
 
     def _carry_out(self, steps: Collection[PauseStep], state: PauseState) -> dict[str, str]:
-        refused = decide.carry_out(steps, self.cluster, self._store, self._raise_if_replaced)
+        refused = decide.carry_out(steps, self.cluster, self.channel, self._raise_if_replaced)
         changed = [step for step in steps if refused.get(step.topic) == decide.CHANGED]
         self._coverage.forget({step.topic for step in changed})
         # A pause that would begin here changed nothing, and its announced settings are not the topic's settings now.
-        self._store(
-            [replace(step.done, phase=PausePhase.RELEASED) for step in changed if step.topic not in state.pauses]
-        )
+        unbegun = [step.done for step in changed if step.topic not in state.pauses]
+        self.channel.append([entry_of(replace(pause, phase=PausePhase.RELEASED)) for pause in unbegun])
         for step in steps:
             if step.topic not in refused:
                 self._report_step(step, state)
@@ -223,10 +253,6 @@ class Guard:
     def _raise_if_replaced(self) -> None:
         if not self.leads():
             raise HarnessError("another guard took the lead before any setting was changed")
-
-    def _store(self, pauses: Collection[Pause]) -> None:
-        self._wrote = self._wrote or bool(pauses)
-        decide.store_in(self.channel, pauses, self.clock.time_ms(), self.options.writer)
 
     def _report_step(self, step: PauseStep, state: PauseState) -> None:
         """Report a step. A pause that another guard completed is not reported again, an incomplete pause is."""
@@ -242,11 +268,6 @@ class Guard:
             names = " and ".join(step.left_alone)
             self._report(GuardEventKind.LEFT_ALONE, step.topic, f"somebody changed {names} during the pause")
 
-    def _report_exposure(self, view: ClusterView, to_pause: frozenset[str]) -> None:
-        for topic in sorted(to_pause & view.exposed - self.status.away.keys() - self.status.adding.keys()):
-            brokers = sorted({broker for (name, _), broker in view.missing if name == topic})
-            self._report(GuardEventKind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
-
     def _finish(
         self,
         view: ClusterView,
@@ -259,6 +280,9 @@ class Guard:
         refused: Mapping[str, str],
     ) -> None:
         self._missing_since_ms = {replica: self._missing_since_ms.get(replica, now_ms) for replica in view.missing}
+        # Each topic with its earliest time, which comes last.
+        missing_since = sorted(((ms, topic) for ((topic, _), _), ms in self._missing_since_ms.items()), reverse=True)
+        ends_ms = {t: ms + window_ms(covered.settings[t]) for ms, t in missing_since if t in covered.settings}
         complete = {topic: pause for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED}
         left_alone = {topic: tuple(sorted(PAUSE.keys() - pause.previous.keys())) for topic, pause in complete.items()}
         if refused:
@@ -273,9 +297,9 @@ class Guard:
             failure=self.status.failure if refused else None,
             requests=self.cluster.requests,
             covered=topics,
-            away=_count_by_topic(view.missing - view.adding, topics | to_pause),
-            adding=_count_by_topic(view.adding, topics | to_pause),
-            retention_left_s=self._retention_left_s(covered, now_ms),
+            away=Counter(topic for (topic, _), _ in view.missing - view.adding if topic in topics | to_pause),
+            adding=Counter(topic for (topic, _), _ in view.adding if topic in topics | to_pause),
+            retention_left_s={topic: (end_ms - now_ms) / MS for topic, end_ms in ends_ms.items()},
             state=state,
             unpaused=to_pause - complete.keys(),
             left_alone={topic: names for topic, names in left_alone.items() if names},
@@ -284,18 +308,9 @@ class Guard:
             notes=view.notes,
         )
         self._warn(covered, view.notes, now_ms)
-        if not self._begun and (leads or self.options.is_dry_run):
+        if not self._begun and (leads or self.leadership is None):
             self._begun = True
             self._report(GuardEventKind.READY, "", f"{len(topics)} topics, every {self.options.interval_s:g} s")
-
-    def _retention_left_s(self, covered: CoveredTopics, now_ms: int) -> dict[str, float]:
-        """Return the seconds left by exposed topic; negative once the retention is over."""
-        missing_since = sorted(((ms, topic) for ((topic, _), _), ms in self._missing_since_ms.items()), reverse=True)
-        return {
-            topic: (since_ms + window_ms(covered.settings[topic]) - now_ms) / MS
-            for topic, since_ms in {topic: ms for ms, topic in missing_since}.items()
-            if topic in covered.settings
-        }
 
     def _warn(self, covered: CoveredTopics, notes: Collection[str], now_ms: int) -> None:
         intervals = f"3 intervals of {self.options.interval_s:g} s and 4 s"
@@ -325,7 +340,3 @@ class Guard:
 
     def _report(self, kind: GuardEventKind, topic: str, text: str) -> None:
         self.report(GuardEvent(self.clock.time_ms(), kind, topic, text))
-
-
-def _count_by_topic(replicas: Collection[Replica], topics: Collection[str]) -> dict[str, int]:
-    return dict(Counter(topic for (topic, _), _ in replicas if topic in topics))

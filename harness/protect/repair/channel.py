@@ -10,16 +10,15 @@ the repair are named, so that a follower that lags is not held back. Members of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
-from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.protect.guard import decide
-from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, Pause, PausePhase
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, entry_of
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
@@ -43,14 +42,12 @@ class TakenOverError(HarnessError):
 
 @dataclass
 class RepairJournal:
-    """Notes of repairs in the channel, which survive a crash. ``writer`` names this repair.
+    """Notes of repairs in the channel, which survive a crash. The progress of a partition is a note.
 
-    The progress of a partition is a note. Methods raise the errors of `KafkaChannel`.
+    Methods raise the errors of `KafkaChannel`, whose ``writer`` names this repair.
     """
 
     channel: KafkaChannel
-    clock: Clock
-    writer: str
 
     def notes(self) -> Mapping[str, Any]:
         """Return every note by its name."""
@@ -58,8 +55,7 @@ class RepairJournal:
 
     def write(self, name: str, value: Any, topic: str = "") -> None:
         """Store a note; None removes it."""
-        content = {"name": name, "value": value}
-        self.channel.append([Entry(NOTE, topic, self.clock.time_ms(), self.writer, content)])
+        self.channel.append([Entry(NOTE, topic, content={"name": name, "value": value})])
 
     def entries(self) -> dict[TopicPartition, PartitionRepair]:
         """Return the progress of every partition whose repair was begun."""
@@ -101,7 +97,7 @@ class ChannelHolds:
         The settings reach the brokers some time later (`ObservedPartition.is_held`).
         """
         state = self.journal.channel.read()
-        self._mark(HOLD, [topic for topic in topics if REPAIR not in state.holds.get(topic, ())])
+        self._mark(HOLD, (topic for topic in topics if REPAIR not in state.holds.get(topic, ())))
         self._carry_out(topics, to_pause=topics)
 
     def release(self, topics: Collection[str]) -> None:
@@ -120,26 +116,21 @@ class ChannelHolds:
         self._carry_out(ours, to_pause=())
         self._mark(UNHOLD, topics)
 
-    def _mark(self, kind: str, topics: Collection[str]) -> None:
-        now_ms, writer = self.journal.clock.time_ms(), self.journal.writer
-        if topics:
-            self.journal.channel.append([Entry(kind, topic, now_ms, writer, {"by": REPAIR}) for topic in topics])
+    def _mark(self, kind: str, topics: Iterable[str]) -> None:
+        self.journal.channel.append([Entry(kind, topic, content={"by": REPAIR}) for topic in topics])
 
     def _carry_out(self, topics: Collection[str], to_pause: Collection[str]) -> None:
         """Announce each topic's step, change its settings if they are as expected, and store the new phase."""
         if not topics:
             return
-        channel, writer, now_ms = self.journal.channel, self.journal.writer, self.journal.clock.time_ms()
+        channel = self.journal.channel
+        now_ms = channel.clock.time_ms()
         state, read = channel.read(), self.cluster.settings(topics)
-        steps = decide.steps(to_pause, state, read.settings, f"{writer} {now_ms}", now_ms)
-
-        def store(pauses: Collection[Pause]) -> None:
-            decide.store_in(channel, pauses, now_ms, writer)
-
+        steps = decide.steps(to_pause, state, read.settings, f"{channel.writer} {now_ms}", now_ms)
         # Nobody needs the previous settings of a deleted topic.
-        gone = read.gone & state.pauses.keys()
-        store([replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(gone)])
-        refused = {**read.refused, **decide.carry_out(steps, self.cluster, store)}
+        gone = [replace(state.pauses[t], phase=PausePhase.RELEASED) for t in sorted(read.gone & state.pauses.keys())]
+        channel.append(list(map(entry_of, gone)))
+        refused = {**read.refused, **decide.carry_out(steps, self.cluster, channel)}
         if refused:
             topic = min(refused)
             raise HarnessError(f"settings of topic {topic}: {refused[topic]}")
@@ -158,14 +149,14 @@ class RepairOwner:
 
         Raises `UsageError` where another repair is under way, `HarnessError` where the channel cannot be read.
         """
-        last = self.journal.notes().get(OWNER)
+        last = self._owner()
         # Without a sign, the other repair was killed.
         with suppress(WaitTimeoutError):
-            if last is not None:
-                self.journal.clock.wait_until(
-                    lambda: self.journal.notes().get(OWNER) != last, SILENT_S, "a sign of another repair"
+            if last:
+                self.journal.channel.clock.wait_until(
+                    lambda: self._owner() != last, SILENT_S, "a sign of another repair"
                 )
-                if (owner := self.journal.notes().get(OWNER)) is not None:
+                if owner := self._owner():
                     raise UsageError(f"another repair of this cluster is under way: {owner['writer']}")
         self._give_sign()
         self.check()
@@ -174,7 +165,7 @@ class RepairOwner:
         """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
         if not self._owns():
             raise TakenOverError("another repair of this cluster has taken over: this repair ends")
-        if self.journal.clock.now_s() >= self.due_s:
+        if self.journal.channel.clock.now_s() >= self.due_s:
             self._give_sign()
 
     def leave(self) -> None:
@@ -183,14 +174,16 @@ class RepairOwner:
             if self._owns():
                 self.journal.write(OWNER, None)
 
+    def _owner(self) -> dict[str, Any]:
+        return self.journal.notes().get(OWNER) or {}
+
     def _owns(self) -> bool:
-        owner = self.journal.notes().get(OWNER)
-        return owner is not None and owner["writer"] == self.journal.writer
+        return self._owner().get("writer") == self.journal.channel.writer
 
     def _give_sign(self) -> None:
         self.sign += 1
-        self.journal.write(OWNER, {"writer": self.journal.writer, "sign": self.sign})
-        self.due_s = self.journal.clock.now_s() + SIGN_S
+        self.journal.write(OWNER, {"writer": self.journal.channel.writer, "sign": self.sign})
+        self.due_s = self.journal.channel.clock.now_s() + SIGN_S
 
 
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

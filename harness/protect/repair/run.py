@@ -73,7 +73,7 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
     """Compare the plan with the cluster. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
     notes = check_cluster(plan, cluster.connect())
-    begun = RepairJournal(channel, RealClock(), REPAIR).entries()
+    begun = RepairJournal(channel).entries()
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
     prepared = prepare(plan, answers, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
     return replace(prepared, notes=(*notes, *prepared.notes))
@@ -85,9 +85,9 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     progress.stage("ask the cluster")
     cluster = LiveRepairCluster(request.bootstrap)
     check_cluster(plan, cluster.connect())
-    with closing(KafkaChannel(request.bootstrap, clock)) as channel:
+    with closing(KafkaChannel(request.bootstrap, clock, writer=f"{REPAIR} {secrets.token_hex(4)}")) as channel:
         channel.ensure()
-        journal = RepairJournal(channel, clock, f"{REPAIR} {secrets.token_hex(4)}")
+        journal = RepairJournal(channel)
         owner = RepairOwner(journal)
         owner.claim()
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import Clock
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
 from harness.protect.guard.channel import GroupLeadership, KafkaChannel
@@ -23,8 +24,7 @@ from harness.protect.guard.cluster import (
     united,
 )
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
-from harness.protect.guard.service import Guard, GuardOptions
-from harness.protect.guard.status import GuardEvent
+from harness.protect.guard.service import Guard, GuardEvent, GuardOptions
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",
@@ -146,6 +146,8 @@ class FakeChannel(KafkaChannel):
     """A reader and writer of the cluster's log of entries."""
 
     cluster: FakeCluster
+    clock: Clock = field(default_factory=BoundedClock)
+    writer: str = "repair"
     replayed: ReplayedJournal = field(default_factory=ReplayedJournal)
 
     def ensure(self) -> None:
@@ -163,7 +165,8 @@ class FakeChannel(KafkaChannel):
         self.cluster.log_start = max(self.cluster.log_start, self.replayed.needed_from)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        self.cluster._begin("append")
+        if entries:
+            self.cluster._begin("append")
         for entry in entries:
             self.cluster.log.append(entry.to_json().encode())
             self.cluster.after("append")
@@ -197,14 +200,12 @@ class Started:
         return [str(event.event) for event in self.events]
 
 
-def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any = None, **options: Any) -> Started:
+def start(cluster: FakeCluster, clock: BoundedClock | None = None, **options: Any) -> Started:
     """Start a guard; it has done no round yet."""
     events: list[GuardEvent] = []
     leadership = FakeLeadership(cluster)
-    number = iter(cycles or (f"{id(events)}-{n}" for n in range(1_000_000)))
     clock = clock or BoundedClock(now=1.0)
-    channel, guard_options = FakeChannel(cluster), GuardOptions(**options)
-    guard = Guard(cluster, channel, leadership, clock, guard_options, events.append, lambda: next(number))
+    guard = Guard(cluster, FakeChannel(cluster), leadership, clock, GuardOptions(**options), events.append)
     return Started(guard, leadership, events)
 
 
