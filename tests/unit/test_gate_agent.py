@@ -1,8 +1,8 @@
 """The agent's jar: the same bytes from the same sources, and a broker that it does not fit never starts with it."""
 
 import os
-import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from java_cases import agent, classpath_of, compile_java, run_java
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import GATE, PACKAGE, VERIFY, build_agent, export, libraries, relocated, verify_agent
+from harness.protect.gate.build import GATE, PACKAGE, VERIFY, build_agent, export, libraries, verify_agent
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"
@@ -108,25 +108,7 @@ def test_a_folder_without_jars_is_no_installation(tmp_path: Path) -> None:
         libraries(tmp_path)
 
 
-def constants(*pool: bytes, count: int | None = None) -> bytes:
-    """A class file with these constants, and two bytes more."""
-    return struct.pack(">IIH", 0xCAFEBABE, 55, (count or len(pool)) + 1) + b"".join(pool) + b"\0\1"
-
-
-def utf8(text: bytes) -> bytes:
-    return struct.pack(">BH", 1, len(text)) + text
-
-
-def test_names_in_constants_are_changed_and_nothing_else() -> None:
-    number, other = struct.pack(">Bq", 5, 0x6F72672F), utf8(b"org/x")
-    before = constants(number, utf8(b"Lorg/objectweb/asm/Type;"), other, count=4)
-    after = constants(number, utf8(b"La/asm/Type;"), other, count=4)
-    assert relocated(before, "org/objectweb/asm/", "a/asm/") == after
-
-
-@pytest.mark.parametrize("wrong", [b"PK\3\4" + bytes(20), constants(b"\x63" + bytes(8))])
-def test_what_is_no_class_file_is_refused(wrong: bytes) -> None:
-    with pytest.raises(
-        HarnessError, match=r"this (is not a class file|class file has a constant of the unknown kind 99)"
-    ):
-        relocated(wrong, "a", "b")
+def test_the_copy_of_asm_has_a_name_of_the_same_length() -> None:
+    assert len(GATE.asm) == len("org/objectweb/asm/")
+    with pytest.raises(HarnessError, match="more than 15 characters"):
+        _ = replace(GATE, package="compaction/gates").asm

@@ -15,7 +15,7 @@ from harness.runtimes.power import LocalFiles
 
 SUFFIXES = (".cleaned", ".swap")
 CLEANED = "t-0/00000000000000000000.log.cleaned"
-AGENT = Agent(Path("notes.jar"), "0" * 64)
+AGENT = Agent(Path("notes.jar"))
 
 
 def _write(path: Path, size_bytes: int) -> None:

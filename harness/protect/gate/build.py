@@ -1,9 +1,9 @@
 """An agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
 
 The compiler (ECJ), the library that changes classes (ASM) and the libraries of Kafka that the gate is compiled against
-come from Maven Central, as ``locks/gate.lock`` names them. ASM is in a package of the agent (`relocated`), so that a
-broker's own copy of it is never mistaken for it. The same sources and parts give the same bytes. `GATE` is the gate,
-which `verify_agent` tries on the classes of any version; `harness.runtimes.power` has another agent.
+come from Maven Central, as ``locks/gate.lock`` names them. ASM is in a package of the agent, so that a broker's own
+copy of it is never mistaken for it. The same sources and parts give the same bytes. `GATE` is the gate, which
+`verify_agent` tries on the classes of any version; `harness.runtimes.power` has another agent.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.resources
 import io
 import shutil
-import struct
 import subprocess
 import tempfile
 import zipfile
@@ -41,9 +40,9 @@ Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011
 
 @dataclass(frozen=True)
 class AgentSource:
-    """The sources of an agent: the folder ``java/<package>`` of the Python package ``home``.
+    """The sources of an agent: the folder ``java/<package>`` of the Python package ``home``; ``Agent`` has ``premain``.
 
-    Its class ``Agent`` has ``premain``. ``attributes``: further attributes of the manifest.
+    ``attributes``: further attributes of the manifest.
     """
 
     title: str
@@ -51,6 +50,18 @@ class AgentSource:
     package: str
     jar_name: str
     attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def asm(self) -> str:
+        """The package of its copy of ASM.
+
+        Class files have names in constants that begin with their lengths (JVM Specification, 4.4.7): this name has the
+        length of the original, so that only the name itself changes. Raises `HarnessError` for a long ``package``.
+        """
+        package = f"{self.package}/a".ljust(len(_ASM) - 1, "_") + "/"
+        if len(package) != len(_ASM):
+            raise HarnessError(f"{self.package} has more than 15 characters: its copy of ASM needs a short name")
+        return package
 
     @property
     def sources(self) -> dict[str, bytes]:
@@ -84,19 +95,18 @@ MAX_UNSYNCED_MS: Final = 60_000
 
 @dataclass(frozen=True)
 class Agent:
-    """The jar of an agent; ``sha256``: of the file."""
+    """The jar of an agent."""
 
     jar: Path
-    sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file."""
+        return file_sha256(self.jar)
 
     def flag(self, options: str = "") -> str:
         """Return the flag that starts a JVM with the agent."""
-        return agent_flag(self.jar, options)
-
-
-def agent_flag(jar: Path, options: str = "") -> str:
-    """Return the flag that starts a JVM with an agent."""
-    return f"-javaagent:{jar}={options}" if options else f"-javaagent:{jar}"
+        return f"-javaagent:{self.jar}={options}" if options else f"-javaagent:{self.jar}"
 
 
 def gate_options(options: str | None, topic_settings: Mapping[str, str]) -> str:
@@ -124,7 +134,7 @@ def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE)
     """
     lock = (LOCKS / LOCK).read_bytes()
     text = b"".join(name.encode() + content for name, content in source.sources.items())
-    digest = hashlib.sha256(lock + text + source.manifest.encode()).hexdigest()
+    digest = hashlib.sha256(lock + text + (source.asm + source.manifest).encode()).hexdigest()
     jar = cache_root() / "gate" / digest[:16] / source.jar_name
     if not jar.is_file():
         jar.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +142,7 @@ def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE)
             draft = Path(folder) / source.jar_name
             draft.write_bytes(_packed(source, _compiled(java, parts(on_progress), Path(folder), source)))
             draft.replace(jar)
-    return Agent(jar, file_sha256(jar))
+    return Agent(jar)
 
 
 def export(agent: Agent, output: Path) -> None:
@@ -145,7 +155,7 @@ def export(agent: Agent, output: Path) -> None:
 
 
 def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> dict[str, bytes]:
-    files, classes, our_asm = folder / "source", folder / "classes", f"{source.package}/asm/"
+    files, classes = folder / "source", folder / "classes"
     files.mkdir()
     for name, content in source.sources.items():
         (files / name).write_bytes(content)
@@ -154,7 +164,8 @@ def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> di
     with zipfile.ZipFile(_part(jars, "asm")) as library:
         names = [name for name in library.namelist() if name.startswith(_ASM) and name.endswith(".class")]
         compiled |= {name: library.read(name) for name in names}
-    return {name.replace(_ASM, our_asm): relocated(content, _ASM, our_asm) for name, content in compiled.items()}
+    old, new = _ASM.encode(), source.asm.encode()
+    return {name.replace(_ASM, source.asm): content.replace(old, new) for name, content in compiled.items()}
 
 
 def compile_java(
@@ -218,12 +229,11 @@ def verify_agent(java: Java, jar: Path, classpath: str, options: str = "") -> Ve
     The agent itself does all checks before the main class starts, and ends the JVM where a check fails. Raises
     `HarnessError` where Java cannot be run.
     """
-    done = run_java(java, agent_flag(jar, options), "-cp", classpath, VERIFY, failure="the gate cannot be tried")
+    done = run_java(java, Agent(jar).flag(options), "-cp", classpath, VERIFY, failure="the gate cannot be tried")
     rows = [line.removeprefix(_HOOK).split("\t") for line in done.stdout.splitlines() if line.startswith(_HOOK)]
-    hooks = tuple((row[0], row[1]) for row in rows)
-    if done.returncode != 0:
-        return Verification(False, hooks, _reason(done.stderr) or f"java ended with exit code {done.returncode}")
-    return Verification(True, hooks)
+    failure = _reason(done.stderr) or f"java ended with exit code {done.returncode}"
+    fits = done.returncode == 0
+    return Verification(fits, tuple((row[0], row[1]) for row in rows), "" if fits else failure)
 
 
 def libraries(folder: Path) -> str:
@@ -238,44 +248,3 @@ def _reason(stderr: str) -> str:
     lines = [line.strip().removeprefix("Caused by: ") for line in stderr.splitlines()]
     reason = next((line for mark in _REASONS for line in lines if mark in line), "")
     return reason.partition("compaction-gate: ")[2] or reason
-
-
-_MAGIC: Final = 0xCAFEBABE
-_UTF8: Final = 1
-_WIDTHS: Final = {
-    **dict.fromkeys((7, 8, 16, 19, 20), 2),
-    15: 3,
-    **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
-    **dict.fromkeys((5, 6), 8),
-}
-"""Bytes of each kind of constant after its tag."""
-_LONG, _DOUBLE = 5, 6
-"""Constants that count as two."""
-
-
-def relocated(class_file: bytes, old: str, new: str) -> bytes:
-    """Return a class file in which every name that has ``old`` (``org/objectweb/asm/``) has ``new`` instead.
-
-    A class names others in UTF-8 constants of its constant pool alone (JVM Specification, 4.4), so that changing these
-    is enough; no instruction refers to text by its length.
-    Raises `HarnessError` for any other file.
-    """
-    magic, _, count = struct.unpack_from(">IIH", class_file)
-    if magic != _MAGIC:
-        raise HarnessError("this is not a class file")
-    pool, at, number = bytearray(), 10, 1
-    while number < count:
-        tag = class_file[at]
-        if tag == _UTF8:
-            (length,) = struct.unpack_from(">H", class_file, at + 1)
-            text = class_file[at + 3 : at + 3 + length].replace(old.encode(), new.encode())
-            pool += struct.pack(">BH", _UTF8, len(text)) + text
-            at += 3 + length
-        elif tag in _WIDTHS:
-            end = at + 1 + _WIDTHS[tag]
-            pool += class_file[at:end]
-            at = end
-        else:
-            raise HarnessError(f"this class file has a constant of the unknown kind {tag}")
-        number += 2 if tag in {_LONG, _DOUBLE} else 1
-    return class_file[:10] + bytes(pool) + class_file[at:]

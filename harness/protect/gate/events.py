@@ -27,45 +27,33 @@ from harness.kafka_api import TopicPartition
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
 HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"
 
-_LINE: Final = re.compile(
-    rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
-    rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
-)
-_LINE_OF_ALL: Final = re.compile(
-    rb"compaction-gate: (?P<event>held-all|released-all|installed)(?: time_ms=(?P<time_ms>\d+))?(?P<more>[^:]*)"
-)
 _PARTITION: Final = rb"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
-_LINES_OF_THE_PATCH: Final = {
-    HELD: re.compile(rb"Compaction of " + _PARTITION + rb" waits until all of its replicas are in sync"),
-    RELEASED: re.compile(rb"Compaction of " + _PARTITION + rb" goes on, as all of its replicas are in sync"),
-    BEGAN_ANEW: re.compile(
-        rb"Copying " + _PARTITION + rb" anew from leader (?P<leader>\d+), as this replica is being added:"
+_LINES: Final = (
+    re.compile(
+        rb"compaction-gate: (?P<event>held|released|gave-up|began-anew|held-all|released-all|installed)(?![\w-])"
+        rb"(?: topic=(?P<topic>[\w.-]+) partition=(?P<partition>\d+))?(?: time_ms=(?P<time_ms>\d+))?(?P<more>[^:]*)"
+    ),
+    re.compile(
+        rb"Compaction of " + _PARTITION + rb" (?P<event>waits until|goes on, as) all of its replicas are in sync"
+    ),
+    re.compile(
+        rb"Copying " + _PARTITION + rb" (?P<event>anew) from leader (?P<leader>\d+), as this replica is being added:"
         rb" dropping its log up to offset (?P<dropped_up_to>\d+)\."
     ),
-}
+)
+_EVENTS_OF_THE_PATCH: Final = {"waits until": HELD, "goes on, as": RELEASED, "anew": BEGAN_ANEW}
 _FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(-?\w[\w-]*)")
 
 
 def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
     """Return the event of a line of a broker's log; None for any other line."""
-    match = _LINE.search(line) or _LINE_OF_ALL.search(line)
+    match = next((match for pattern in _LINES if (match := pattern.search(line))), None)
     if match is None:
-        return _event_of_the_patch(line, broker)
-    more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
-    event: dict[str, Any] = {"broker": broker, "event": match["event"].decode()}
-    if match["time_ms"] is not None:
-        event["time_ms"] = int(match["time_ms"])
-    if match.re is _LINE:
-        event |= {"topic": match["topic"].decode(), "partition": int(match["partition"])}
-    return {**event, **more}
-
-
-def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
-    for event, pattern in _LINES_OF_THE_PATCH.items():
-        if (match := pattern.search(line)) is not None:
-            numbers = {name: int(value) for name, value in match.groupdict().items() if name != "topic"}
-            return {"broker": broker, "event": event, "topic": match["topic"].decode(), **numbers}
-    return None
+        return None
+    fields = {name: text.decode() for name, text in match.groupdict().items() if text is not None}
+    event, more = fields.pop("event"), dict(_FIELD.findall(fields.pop("more", "")))
+    values = {n: text if n in {"topic", "reason"} else int(text) for n, text in (fields | more).items()}
+    return {"broker": broker, "event": _EVENTS_OF_THE_PATCH.get(event, event), **values}
 
 
 def is_held(events: Iterable[Mapping[str, Any]], broker: int, partition: TopicPartition) -> bool:

@@ -1,26 +1,23 @@
 """Repairs several partitions at once: observe all, take the next step for each, again and again.
 
-Everything that a repair needs after a crash is in the journal before the cluster is changed. So a repair that was
-killed at any moment is resumed by starting it again. Compaction of a topic is released when the last partition of the
-topic is done; it stays paused where the repair of a partition failed.
+Everything that a repair needs after a crash is in the journal before the cluster is changed: a repair that was killed
+is resumed by starting it again. Compaction of a topic is released when its last partition is done; it stays paused
+where the repair of a partition failed.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
+from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import (
     RULES,
-    Done,
-    Elect,
-    Hold,
+    Act,
     ObservedPartition,
     PartitionRepair,
     Reassign,
@@ -32,9 +29,6 @@ from harness.protect.repair.steps import (
     next_step,
 )
 
-if TYPE_CHECKING:
-    from harness.protect.repair.live import LiveRepairCluster
-
 ROUND_S: Final = 0.5
 """Between two observations."""
 PATIENCE_S: Final = 300.0
@@ -45,8 +39,7 @@ PATIENCE_S: Final = 300.0
 class RepairOutcome:
     """The end of a partition's repair. ``why``: the reason of a failure; None where it succeeded.
 
-    ``copied_bytes``: by all copies; ``replica_bytes``: by complete copies. Bytes count from the last start of the
-    repair.
+    ``copied_bytes``: by all copies since the last start of the repair; ``replica_bytes``: by complete copies.
     """
 
     partition: TopicPartition
@@ -73,6 +66,17 @@ class _ActiveRepair:
         copied, took_s = sum(self.sizes_bytes.values()), now_s - self.began_s
         return RepairOutcome(self.entry.partition, why, took_s, self.entry.copies, copied, self.complete_bytes)
 
+    def measure(self, observed: ObservedPartition, now_s: float) -> None:
+        """Note the size of the copy under way, and whether anything has changed."""
+        copy, size = self.entry.copy, None
+        if copy is not None and copy.broker in observed.replicas:
+            size = observed.folders_bytes.get(copy.broker, 0)
+            self.sizes_bytes[self.entry.copies] = max(self.sizes_bytes.get(self.entry.copies, 0), size)
+        leader = observed.leader, observed.leader_epoch
+        mark = (self.entry, observed.replicas, observed.isr, leader, observed.online, size)
+        if mark != self.mark:
+            self.mark, self.changed_s = mark, now_s
+
 
 @dataclass
 class Repairs:
@@ -95,10 +99,9 @@ class Repairs:
     def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
         """Repair these partitions, and those of a repair that was killed; return the outcome of each.
 
-        A partition that was repaired by the same audit is left out: only a new audit finds new divergence.
-
-        An error of the cluster is not raised: the step is taken again until ``patience_s`` seconds have passed without
-        a change. Raises `HarnessError` and OSError where the journal cannot be read, or settings cannot be restored.
+        A partition that was repaired by the same audit is left out: only a new audit finds new divergence. After an
+        error of the cluster, a step is taken again until ``patience_s`` seconds have passed without a change. Raises
+        `HarnessError` and OSError where the journal cannot be read, or settings cannot be restored.
         """
         stored = self.journal.entries()
         for partition, entry in stored.items():
@@ -118,7 +121,9 @@ class Repairs:
         outcomes: list[RepairOutcome] = []
         while waiting or active:
             while waiting and len(active) < self.at_once:
-                active.append(self._begin(waiting.pop(0)))
+                entry, now_s = waiting.pop(0), self.clock.now_s()
+                self.journal.store(entry)
+                active.append(_ActiveRepair(entry, now_s, now_s))
             ended = self._round(active)
             outcomes += ended
             if any(outcome.why is None for outcome in ended):
@@ -135,11 +140,6 @@ class Repairs:
         due_s = self.clock.now_s() + ROUND_S
         self.clock.wait_until(lambda: self.clock.now_s() >= due_s, 2 * ROUND_S + 1, "the next observation")
 
-    def _begin(self, entry: PartitionRepair) -> _ActiveRepair:
-        self.journal.store(entry)
-        now_s = self.clock.now_s()
-        return _ActiveRepair(entry, now_s, now_s)
-
     def _round(self, active: list[_ActiveRepair]) -> list[RepairOutcome]:
         try:
             self.check_owner()
@@ -151,7 +151,7 @@ class Repairs:
             paused, observed = frozenset(), {repair.entry.partition: str(error) for repair in active}
         outcomes = []
         for repair in active:
-            partition = observed.get(repair.entry.partition, "the partition is unknown")
+            partition = observed[repair.entry.partition]
             # A pause that somebody else made may end at any time: the repair needs a hold, too.
             if not isinstance(partition, str) and repair.entry.partition[0] not in paused:
                 partition = replace(partition, is_held=False)
@@ -160,13 +160,15 @@ class Repairs:
 
     def _step(self, repair: _ActiveRepair, observed: ObservedPartition | str) -> RepairOutcome | None:
         now_s = self.clock.now_s()
-        step: Step = Wait(observed) if isinstance(observed, str) else next_step(repair.entry, observed, self.rules)
-        if not isinstance(observed, str):
-            self._measure(repair, observed, now_s)
+        if isinstance(observed, str):
+            step: Step = Wait(observed)
+        else:
+            step = next_step(repair.entry, observed, self.rules)
+            repair.measure(observed, now_s)
         if isinstance(step, Stop):
             return repair.outcome(step.why, now_s)
         try:
-            if isinstance(step, Done):
+            if step is Act.DONE:
                 self.journal.store(replace(repair.entry, is_done=True))
                 self.on_step(f"{repair.entry.name}: done")
                 return repair.outcome(None, now_s)
@@ -183,7 +185,7 @@ class Repairs:
         match step:
             case Wait(condition):
                 repair.waits_for = condition
-            case Hold():
+            case Act.HOLD:
                 repair.waits_for = f"compaction of {partition[0]} to be paused"
                 self.holds.hold([partition[0]])
             case RecordProgress(entry):
@@ -197,7 +199,7 @@ class Repairs:
                 repair.waits_for = f"its replicas to be {numbers}"
                 self.on_step(f"{name}: assign {numbers}")
                 self.cluster.reassign(partition, replicas)
-            case Elect():
+            case Act.ELECT:
                 repair.waits_for = "the preferred leader to lead"
                 self.cluster.elect_preferred(partition)
 
@@ -206,17 +208,6 @@ class Repairs:
             self.on_step(f"{after.name}: the copy on broker {broker} is complete")
         if before.copy is not None and after.copy is None and before.rebuilt == after.rebuilt:
             self.on_step(f"{after.name}: the leader changed during the copy, which begins again")
-
-    def _measure(self, repair: _ActiveRepair, observed: ObservedPartition, now_s: float) -> None:
-        entry = repair.entry
-        size = None
-        if entry.copy is not None and entry.copy.broker in observed.replicas:
-            size = observed.folders_bytes.get(entry.copy.broker, 0)
-            repair.sizes_bytes[entry.copies] = max(repair.sizes_bytes.get(entry.copies, 0), size)
-        leader = observed.leader, observed.leader_epoch
-        mark = (entry, observed.replicas, observed.isr, leader, observed.online, size)
-        if mark != repair.mark:
-            repair.mark, repair.changed_s = mark, now_s
 
     def _release(self) -> None:
         """Release the topics of which every partition in the journal is done."""

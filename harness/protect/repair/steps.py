@@ -17,14 +17,16 @@ At the end the order of the replicas is restored, a spare replica is removed, an
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final, TypeAlias
 
 from harness.kafka_api import TopicPartition
 from harness.schedules.placement import led_by
 
-LEAST_IN_SYNC = 2
+LEAST_IN_SYNC: Final = 2
 """Replicas in sync while a replica is rebuilt: a single replica has the only copy of an acknowledged record."""
+MOST_COPIES: Final = 12
+"""Of one partition: a cluster whose leaders change this often is not fit for a repair."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,10 @@ class ReplicaCopying:
 class PartitionRepair:
     """The durable progress of one partition.
 
-    ``replicas``: their order before the repair, which is restored. ``leader``: the leader before the repair, or -1.
-    ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a broker that has a
-    replica during the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the copy under way. ``copies``:
-    the number of copies that were begun. ``audit``: the run id of the audit. ``is_done``: the repair has ended; its
-    progress stays stored, so that no partition is repaired twice by one audit.
+    ``replicas``, ``leader`` (or -1): before the repair; both are restored. ``right``: replicas that may lead.
+    ``wrong``: replicas to rebuild, in this order. ``spare``: a broker that has a replica during the repair.
+    ``rebuilt``: brokers whose copy is complete. ``copies``: the number of copies that were begun. ``audit``: the run id
+    of the audit. ``is_done``: the progress stays stored, so that no partition is repaired twice by one audit.
     """
 
     partition: TopicPartition
@@ -78,7 +79,7 @@ class PartitionRepair:
     @property
     def brokers(self) -> frozenset[int]:
         """The brokers that may have a replica during the repair."""
-        return frozenset(self.replicas) | ({self.spare} if self.spare is not None else frozenset())
+        return frozenset((*self.replicas, *self.copying))
 
     @property
     def name(self) -> str:
@@ -90,11 +91,9 @@ class PartitionRepair:
 class ObservedPartition:
     """One partition as every broker reports it.
 
-    ``leader``: -1 without a leader. ``replicas``: the assigned replicas, also those that are being added or removed.
-    ``adding`` and ``removing``: the reassignment under way. ``min_insync``: ``min.insync.replicas``. ``online``: the
-    brokers that are registered and not fenced. ``folders_bytes``: the size of the partition's folder on each broker
-    that has a folder. ``answered``: the brokers that reported their folders. ``is_held``: whether compaction of the
-    topic is paused on every broker.
+    ``leader``: -1 without a leader. ``replicas``: also those that are being added or removed. ``online``: the brokers
+    that are registered and not fenced. ``is_held``: whether compaction of the topic is paused on every broker.
+    ``folders_bytes``: the size of the partition's folder by broker. ``answered``: the brokers that reported folders.
     """
 
     topic_id: str
@@ -114,24 +113,23 @@ class ObservedPartition:
         """Return whether a broker reported its folders, and none of this partition."""
         return broker in self.answered and broker not in self.folders_bytes
 
-
-def least_in_sync(min_insync: int) -> int:
-    """Return the number of replicas that have to be in sync while a replica is rebuilt."""
-    return max(min_insync, LEAST_IN_SYNC)
+    @property
+    def least_in_sync(self) -> int:
+        """The number of replicas that have to be in sync while a replica is rebuilt."""
+        return max(self.min_insync, LEAST_IN_SYNC)
 
 
 def needs_spare(replicas: tuple[int, ...], min_insync: int) -> bool:
     """Return whether too few replicas would remain without a spare broker, even if all are in sync."""
-    return len(replicas) - 1 < least_in_sync(min_insync)
+    return len(replicas) - 1 < max(min_insync, LEAST_IN_SYNC)
 
 
-MOST_COPIES = 12
-"""Of one partition: a cluster whose leaders change this often is not fit for a repair."""
+class Act(Enum):
+    """A step without content."""
 
-
-@dataclass(frozen=True)
-class Hold:
-    """Pause compaction of the topic."""
+    HOLD = "pause compaction of the topic"
+    ELECT = "elect the preferred leader"
+    DONE = "every wrong replica is rebuilt, and assignment and leader are as before"
 
 
 @dataclass(frozen=True)
@@ -149,11 +147,6 @@ class Reassign:
 
 
 @dataclass(frozen=True)
-class Elect:
-    """Elect the preferred leader."""
-
-
-@dataclass(frozen=True)
 class Wait:
     """Observe again, because of a condition."""
 
@@ -167,12 +160,7 @@ class Stop:
     why: str
 
 
-@dataclass(frozen=True)
-class Done:
-    """Every wrong replica is rebuilt, and assignment and leader are as before."""
-
-
-Step: TypeAlias = Hold | RecordProgress | Reassign | Elect | Wait | Stop | Done
+Step: TypeAlias = Act | RecordProgress | Reassign | Wait | Stop
 
 
 class Rule(StrEnum):
@@ -202,7 +190,7 @@ Rules: TypeAlias = Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], 
 RULES: Final[Rules] = {
     Rule.HELD: lambda _, observed: observed.is_held,
     Rule.RIGHT_LEADER: lambda entry, observed: observed.leader in entry.trusted,
-    Rule.IN_SYNC: lambda entry, observed: len(observed.isr - {entry.current}) >= least_in_sync(observed.min_insync),
+    Rule.IN_SYNC: lambda entry, observed: len(observed.isr - {entry.current}) >= observed.least_in_sync,
     Rule.ONLINE: lambda entry, observed: entry.current in observed.online,
     Rule.FOLDER_GONE: lambda entry, observed: entry.current is not None and observed.is_without_folder(entry.current),
     Rule.ONE_LEADER: _keeps_leader,
@@ -221,7 +209,7 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
         return rule in rules and not rules[rule](entry, observed)
 
     if is_broken(Rule.HELD):
-        return Hold()
+        return Act.HOLD
     if is_broken(Rule.RIGHT_LEADER):
         return _hand_over(entry, observed)
     step = _follow if entry.copy is not None else _remove
@@ -260,13 +248,13 @@ def _hand_over(entry: PartitionRepair, observed: ObservedPartition) -> Step:
         return Wait("a right replica that is in the ISR, to lead")
     if observed.replicas[0] != leader:
         return Reassign(led_by(leader, observed.replicas))
-    return Elect()
+    return Act.ELECT
 
 
 def _remove(entry: PartitionRepair, observed: ObservedPartition, broker: int, is_broken: IsBroken) -> Step:
     others = tuple(replica for replica in observed.replicas if replica != broker)
     if is_broken(Rule.IN_SYNC):
-        least = least_in_sync(observed.min_insync)
+        least = observed.least_in_sync
         if len(others) < least:
             return Stop(f"only {len(others)} of at least {least} replicas would remain: it takes a spare broker")
         return Wait(f"{least} replicas besides broker {broker} to be in sync")
@@ -290,11 +278,11 @@ def _restore(entry: PartitionRepair, observed: ObservedPartition) -> Step:
     if observed.adding or observed.removing:
         return Wait("the end of the reassignment")
     if observed.replicas != entry.replicas:
-        if len(observed.isr & frozenset(entry.replicas)) < min(least_in_sync(observed.min_insync), len(entry.replicas)):
+        if len(observed.isr & frozenset(entry.replicas)) < min(observed.least_in_sync, len(entry.replicas)):
             return Wait("the replicas to be in sync")
         return Reassign(entry.replicas)
     if not frozenset(entry.replicas) <= observed.isr:
         return Wait("every replica to be in sync")
     if entry.leader == entry.replicas[0] != observed.leader:
-        return Elect()
-    return Done()
+        return Act.ELECT
+    return Act.DONE
