@@ -1,7 +1,4 @@
-"""Administrative requests of a run to its cluster: topics, leaders, replica sets, settings.
-
-Kafka 3.9, Kafka 4.4 and Redpanda all support the request versions used here, where they have the request.
-"""
+"""Administrative requests of a run to its cluster, in versions that Kafka 3.9, Kafka 4.4 and Redpanda support."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -26,14 +23,12 @@ from harness.kafka_api.topics import BROKER_RESOURCE, EVERY_BROKER, TOPIC_RESOUR
 T = TypeVar("T")
 CHANGE: Final = RetryPolicy(answer_s=5.0)
 """For requests that a controller carries out, and which any broker answers."""
-DELETION: Final = RetryPolicy(answer_s=10.0)
 
 
 class Admin:
-    """Sends administrative requests to the brokers that ``live_addresses`` returns at that moment.
+    """Sends requests to the brokers that ``live_addresses`` returns at that moment.
 
-    Methods raise `HarnessError` with the broker's reason where it refuses, and where no broker answers; OSError where
-    the broker does not answer that alone can.
+    Methods raise `HarnessError` where a broker refuses or no broker answers; OSError where one alone could answer.
     """
 
     def __init__(self, live_addresses: Callable[[], Sequence[Address]]) -> None:
@@ -52,10 +47,9 @@ class Admin:
         return self._ask_any(describe_cluster(topics), at).partitions
 
     def ending_transactions(self) -> list[str]:
-        """Return the transactional ids with an outcome whose markers are not all written yet.
+        """Return the transactional ids with an outcome whose markers are not all written yet, by every live broker.
 
-        EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica. Asks every
-        live broker, as each lists the transactions that it coordinates. Raises OSError where a broker is silent.
+        EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica.
         """
         ending: list[str] = []
         for address in self.client.addresses:
@@ -81,22 +75,19 @@ class Admin:
         self._ask_any(topic_requests.create_topic(topic, 1, settings, partitions))
 
     def topic_id(self, topic: str) -> UUID:
-        """Return the id of a topic, which no other topic of its name has (KIP-516). Redpanda may not have the request.
-
-        Raises `HarnessError` where the broker that answers does not know it.
-        """
+        """Return the id that no other topic of this name has (KIP-516). Redpanda may not have the request."""
         state = self._ask_any(describe_cluster([topic], version=FIRST_WITH_TOPIC_IDS)).topics[topic]
         if state.topic_id is None:
             raise HarnessError(f"topic {topic} has no id: {state.error}")
         return state.topic_id
 
     def delete_topic(self, topic: str, topic_id: UUID | None = None) -> None:
-        """Delete a topic; its metadata go some time later. See `topics.delete_topic`."""
+        """As `topics.delete_topic`; the topic's metadata go some time later."""
         self._ask_any(topic_requests.delete_topic(topic, topic_id))
 
     def delete_records(self, leader: Address, partition: TopicPartition, before: int) -> None:
         """Have a partition's leader delete the records below an offset."""
-        self.client.ask(leader, topic_requests.delete_records(partition, before), DELETION)
+        self.client.ask(leader, topic_requests.delete_records(partition, before), RetryPolicy(answer_s=10.0))
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Assign new replicas to partitions; a new order alone changes the preferred leader."""

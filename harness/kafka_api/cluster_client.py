@@ -1,8 +1,8 @@
 """A client of one cluster: which broker is asked, and for how long it is waited for.
 
-The client asks the brokers of the last metadata before those of ``--bootstrap-server``. It asks the broker of the last
-answer first, and for `SILENT_S` it asks a broker last that did not answer in time. librdkafka sends all administrative
-requests to one broker, although that broker may be frozen.
+The brokers of the last metadata come before those of ``--bootstrap-server``, the broker of the last answer is first,
+and for `SILENT_S` a broker is last that did not answer in time. librdkafka sends all administrative requests to one
+broker, although that broker may be frozen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -88,15 +88,12 @@ class ClusterClient:
                 continue
             self._answered_last = address
             return request.decode(answer)
-        for refused_login in errors.values():
-            if isinstance(refused_login, HarnessError):
-                raise refused_login
-        raise ConnectionError(
-            f"no broker answers ({'; '.join(f'{address}: {why}' for address, why in errors.items())})"
-        )
+        texts = "; ".join(f"{address}: {why}" for address, why in errors.items())
+        logins = (why for why in errors.values() if isinstance(why, HarnessError))
+        raise next(logins, ConnectionError(f"no broker answers ({texts})"))
 
     def ask(self, broker: int | Address, request: Request[T], policy: RetryPolicy | None = None) -> T:
-        """Ask this broker. Raises as `connection`, and as `Connection.ask`."""
+        """Ask this broker. Raises as `connect`, and as `Connection.ask`."""
         return request.decode(self._call(self._address(broker), request, policy))
 
     def ask_all(
@@ -120,11 +117,11 @@ class ClusterClient:
         return answers, errors
 
     def connection(self, broker: int | Address, policy: RetryPolicy | None = None) -> closing[Connection]:
-        """Connect for a ``with`` block. Raises as `Connection` does, and for a broker that is not registered."""
+        """Connect for a ``with`` block. Raises as `connect`."""
         return closing(self.connect(broker, policy))
 
     def connect(self, broker: int | Address, policy: RetryPolicy | None = None) -> Connection:
-        """Connect; the caller closes the connection. Raises as `connection`."""
+        """Connect. Raises as `Connection` does, and ConnectionError for a broker that is not registered."""
         return Connection(self._address(broker), policy or self.policy, self.clock, self._dial)
 
     def close(self) -> None:

@@ -38,7 +38,6 @@ that names a rack from the replica that is asked, follower or not (read in its s
 
 MAX_BYTES: Final = 64 << 20
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-FETCH_KEY: Final = 1
 FETCH_VERSION: Final = 11
 FETCH_VERSIONS: Final = (FETCH_VERSION, 12)
 """Later versions name topics by their ids."""
@@ -74,15 +73,13 @@ def fetch(
     partition_max_bytes: int | None = None,
     version: int = FETCH_VERSION,
 ) -> Request[dict[TopicPartition, ReplicaState | str]]:
-    """Return each replica's records from an offset on, or an error's name.
+    """Return each replica's records from an offset on, or an error's name. The debugging consumer has no isolation.
 
     ``max_bytes`` bounds the whole answer except the first batch, which is sent whatever its size (KIP-74);
-    ``partition_max_bytes`` each partition. The debugging consumer has no isolation.
+    ``partition_max_bytes`` each partition.
     """
     fields = {"current_leader_epoch": NO_LEADER_EPOCH, "partition_max_bytes": partition_max_bytes or max_bytes}
-    topics = per_topic(
-        ((tp, {**fields, "partition": tp[1], "fetch_offset": offset}) for tp, offset in offsets.items()), name="topic"
-    )
+    asked = ((tp, {**fields, "partition": tp[1], "fetch_offset": offset}) for tp, offset in offsets.items())
     return request(
         FetchRequest,
         version,
@@ -97,7 +94,7 @@ def fetch(
         max_bytes=max_bytes,
         isolation_level=isolation if replica_id == CONSUMER_REPLICA_ID else READ_UNCOMMITTED,
         session_epoch=NO_SESSION,
-        topics=topics,
+        topics=per_topic(asked, name="topic"),
         rack_id=ANY_RACK,
     )
 
@@ -116,9 +113,9 @@ def choose_fetch_version(versions: Sequence[int] = FETCH_VERSIONS) -> Request[in
     """Return the first of the Fetch versions that this broker supports (KIP-35). Raises `HarnessError` for none."""
 
     def decode(answer: Any) -> int:
-        ranges = [(api.min_version, api.max_version) for api in answer.api_keys if api.api_key == FETCH_KEY]
+        apis = [api for api in answer.api_keys if api.api_key == FetchRequest.API_KEY]
         for version in versions:
-            if any(least <= version <= most for least, most in ranges):
+            if any(api.min_version <= version <= api.max_version for api in apis):
                 return version
         raise HarnessError(f"it supports none of the versions {', '.join(map(str, versions))} of Fetch")
 

@@ -25,15 +25,9 @@ from harness.kafka_api.messages import (
     results_in,
 )
 
-NO_GENERATION, NO_MEMBER, NO_EPOCH = -1, "", -1
 NO_OFFSET: Final = -1
 VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
-FIRST_WITH_GROUPS: Final = 8
-"""Of OffsetFetch: several groups in a request (KIP-709)."""
-LIST_VERSION: Final = 3
-LAST_WITH_RETENTION: Final = 4
-"""Of OffsetCommit: from version 5 on a commit has no separate retention (KIP-211)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class CommittedOffsets:
 
 def committed_topics(offsets: Mapping[TopicPartition, int], metadata: str = "") -> list[dict[str, Any]]:
     """Return offsets as requests have them that commit."""
-    fields = {"committed_leader_epoch": NO_EPOCH, "committed_metadata": metadata}
+    fields = {"committed_leader_epoch": -1, "committed_metadata": metadata}
     return per_topic(
         (tp, {**fields, "partition_index": tp[1], "committed_offset": offset}) for tp, offset in offsets.items()
     )
@@ -67,11 +61,11 @@ def commit_offsets(
     retention = {} if retention_ms is None else {"retention_time_ms": retention_ms}
     return acknowledged(
         OffsetCommitRequest,
-        LAST_WITH_RETENTION if retention else VERSION,
+        4 if retention else VERSION,  # From version 5 on, a commit has no separate retention (KIP-211).
         f"offsets of group {group} cannot be committed",
         group_id=group,
-        generation_id_or_member_epoch=NO_GENERATION,
-        member_id=NO_MEMBER,
+        generation_id_or_member_epoch=-1,
+        member_id="",
         topics=committed_topics(offsets, metadata),
         **retention,
     )
@@ -100,7 +94,7 @@ def fetch_offsets_of_groups(
     """
     return request(
         OffsetFetchRequest,
-        FIRST_WITH_GROUPS,
+        8,  # the first with several groups in a request (KIP-709)
         lambda answer: {
             group.group_id: results_in(group.topics, attrgetter("committed_offset"))
             for group in answer.groups
@@ -118,7 +112,7 @@ def list_groups() -> Request[list[str]]:
         raise_for_errors(answer, "groups cannot be listed")
         return [group.group_id for group in answer.groups]
 
-    return request(ListGroupsRequest, LIST_VERSION, decode)
+    return request(ListGroupsRequest, 3, decode)
 
 
 def delete_offset(group: str, partition: TopicPartition) -> Request[None]:

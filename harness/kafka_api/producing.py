@@ -1,8 +1,8 @@
 """Requests of a producer: one Produce is one batch, and a transaction is begun and ended explicitly.
 
-Client libraries batch records by the clock. What brokers store follows from requests alone. All of them raise
-`RetriableError` or `RefusedError` where a broker rejects them. Transactions have a version (KIP-890), by which a broker
-knows the versions of the requests.
+Client libraries batch records by the clock; here, what brokers store follows from requests alone. All raise
+`RetriableError` or `RefusedError` for a rejection. Transactions have a version (KIP-890), by which a broker knows the
+versions of the requests.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,6 @@ from harness.kafka_api.groups import committed_topics
 from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, raise_for_errors, request
 
 TIMEOUT_MS: Final = 5_000
-ALL_IN_SYNC: Final = -1
-DUPLICATE_SEQUENCE: Final = 46
-"""The answer to a retry of a batch that was written at the first attempt."""
 PRODUCE, END, OFFSET_COMMIT = {1: 9, 2: 12}, {1: 3, 2: 5}, {1: 3, 2: 5}
 """Versions of requests by the version of transactions."""
 
@@ -58,9 +55,9 @@ def produce(
         ProduceRequest,
         PRODUCE[transaction_version],
         "a batch",
-        accepted=DUPLICATE_SEQUENCE,
+        accepted=46,  # DUPLICATE_SEQUENCE_NUMBER: a retry of a batch that was written at the first attempt
         transactional_id=transactional_id,
-        acks=ALL_IN_SYNC,
+        acks=-1,
         timeout_ms=TIMEOUT_MS,
         topic_data=per_topic([(partition, {"index": partition[1], "records": batch})], partitions="partition_data"),
     )

@@ -45,10 +45,7 @@ class ReplicaReader(Protocol):
 
 @dataclass(frozen=True)
 class WireReader:
-    """Implements `ReplicaReader` over a connection.
-
-    ``lists_open``: the broker answers DescribeProducers for any replica.
-    """
+    """Implements `ReplicaReader` over a connection. ``lists_open``: any replica's broker answers DescribeProducers."""
 
     connection: Connection
     lists_open: bool = True
@@ -56,11 +53,11 @@ class WireReader:
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Read each partition of the broker from its start to its end; an error is given by its name.
+        """Read each partition; watermarks are those of the last answer.
 
         With a consumer's replica id a replica ends at the last stable offset, and the aborted list is filled; with the
-        debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the last
-        answer. Raises `CorruptLogError` where a broker serves bytes that are not a record batch.
+        debugging consumer's id it ends at the log end offset, and the list is empty. Raises `CorruptLogError` where a
+        broker serves bytes that are not a record batch.
         """
         states: dict[TopicPartition, ReplicaState | str] = {}
         for tp, answer in self._answers(dict.fromkeys(partitions, 0), replica_id, verify_crc=True):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from kafka.errors import TopicAlreadyExistsError
 from kafka.protocol import admin
 
 from harness.broker_files.copies.selection import listed
@@ -27,8 +28,6 @@ from harness.kafka_api.messages import (
 )
 
 TIMEOUT_MS: Final = 5_000
-PREFERRED_ELECTION: Final = 0
-ALREADY_EXISTS: Final = 36
 
 
 def create_topics(replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> Request[None]:
@@ -41,7 +40,7 @@ def create_topics(replicas: Mapping[TopicPartition, Sequence[int]], settings: Ma
 def create_topic(topic: str, replicas: int, settings: Mapping[str, str], partitions: int = 1) -> Request[None]:
     """Create a topic on brokers that the controller chooses, unless it exists."""
     new = {"name": topic, "num_partitions": partitions, "replication_factor": replicas, "assignments": []}
-    return _creation([new], settings, accepted=ALREADY_EXISTS)
+    return _creation([new], settings, accepted=TopicAlreadyExistsError.errno)
 
 
 def _creation(
@@ -80,7 +79,7 @@ def elect_preferred(partitions: Iterable[TopicPartition]) -> Request[None]:
         admin.ElectLeadersRequest,
         2,
         lambda _: None,
-        election_type=PREFERRED_ELECTION,
+        election_type=0,  # the preferred leader
         topic_partitions=numbers_per_topic(partitions, name="topic", partitions="partitions"),
         timeout_ms=TIMEOUT_MS,
     )
@@ -151,7 +150,6 @@ def describe_log_dirs(partitions: Iterable[TopicPartition], *, version: int = 1)
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 EVERY_BROKER: Final = ""
-SET_CONFIG, DELETE_CONFIG = 0, 1
 EXPLICIT_SOURCE: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2}
 """``DescribeConfigsResponse.ConfigSource``: TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG."""
 
@@ -198,7 +196,7 @@ def alter_configs(kind: int, changes: Mapping[str, Mapping[str, str | None]]) ->
             "resource_type": kind,
             "resource_name": name,
             "configs": [
-                {"name": setting, "config_operation": DELETE_CONFIG if value is None else SET_CONFIG, "value": value}
+                {"name": setting, "config_operation": 1 if value is None else 0, "value": value}  # DELETE or SET
                 for setting, value in values.items()
             ],
         }

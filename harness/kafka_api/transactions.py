@@ -14,8 +14,6 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import Request, acknowledged, error_name, numbers_per_topic, request, results_in
 
-NO_MARKER_YET: Final = 0
-"""The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
 ENDING_STATES: Final = ("PrepareCommit", "PrepareAbort")
 
 
@@ -75,7 +73,7 @@ def open_transactions(producers: ProducersOrError) -> OpenTransactions:
 def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = ()) -> Request[tuple[str, ...] | str]:
     """Return the transactional ids that a broker coordinates, or an error's name.
 
-    Only those in these states and of these producers; in any state, and of any producer, without.
+    ``states`` and ``producer_ids`` select transactions; every state, and every producer, where they are empty.
     """
 
     def decode(answer: Any) -> tuple[str, ...] | str:
@@ -138,7 +136,7 @@ def abort_transaction(partition: TopicPartition, transaction: OpenTransaction) -
         "producer_epoch": transaction.producer_epoch,
         "transaction_result": False,
         "topics": numbers_per_topic([partition]),
-        "coordinator_epoch": NO_MARKER_YET,
+        "coordinator_epoch": 0,  # as in `AbortTransactionHandler` where DescribeProducers has no marker
     }
 
     action = f"the transaction in {partition[0]}-{partition[1]} cannot be aborted"

@@ -141,7 +141,8 @@ class Guard:
 
     def round(self) -> None:
         """Execute one round. Raises `HarnessError` or OSError where the cluster does not answer."""
-        view, notes = self.cluster.view(), ()
+        view = self.cluster.view()
+        notes: tuple[str, ...] = ()
         try:
             state = self.channel.read()
         except HarnessError as error:

@@ -18,7 +18,7 @@ from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.connection import Connection, Dial, RetryPolicy, SocketStream
 from harness.kafka_api.messages import Request
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, ClusterState, describe_cluster
-from harness.kafka_api.topics import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
+from harness.kafka_api.topics import BROKER_RESOURCE, TOPIC_RESOURCE, values_of
 from harness.protect.guard.cluster import PAUSE, is_same
 from harness.protect.repair.channel import BROKER, TOPIC
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
@@ -81,8 +81,8 @@ class ClusterAnswers:
             max(int(values[MIN_INSYNC]) for values in settings),
             self.online,
             all(is_same(values.get(name), value) for values in settings for name, value in PAUSE.items()),
-            adding=reassignment.adding,
-            removing=reassignment.removing,
+            reassignment.adding,
+            reassignment.removing,
             folders_bytes={b: sizes[entry.partition] for b, sizes in folders.items() if entry.partition in sizes},
             answered=frozenset(folders),
         )
@@ -107,14 +107,10 @@ class LiveRepairCluster:
 
         def ask(_broker: int, caller: Connection) -> BrokerAnswer:
             state = caller.ask(describe_cluster(topics, version=FIRST_WITH_TOPIC_IDS))
-            settings = caller.ask(describe_configs(TOPIC_RESOURCE, topics, (MIN_INSYNC, *PAUSE)))
+            answers = caller.ask(topic_requests.describe_configs(TOPIC_RESOURCE, topics, (MIN_INSYNC, *PAUSE)))
             folders = caller.ask(topic_requests.describe_log_dirs(sorted(partitions), version=WITH_FREE_SPACE))
-            return BrokerAnswer(
-                state,
-                {name: values_of(values) for name, values in settings.items() if not isinstance(values, str)},
-                folders.error or folders.sizes_bytes,
-                folders.usable_bytes,
-            )
+            settings = {t: values_of(entries) for t, entries in answers.items() if not isinstance(entries, str)}
+            return BrokerAnswer(state, settings, folders.error or folders.sizes_bytes, folders.usable_bytes)
 
         online = self._client.describe([]).brokers
         answers, _ = self._client.ask_all(online, ask)
@@ -137,14 +133,14 @@ class LiveRepairCluster:
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
         """Return the explicit values of a topic or a broker; None for an inherited value. Raises as `alter`."""
-        answer = self._ask(kind, name, describe_configs(KINDS[kind], [name], names))[name]
+        answer = self._ask(kind, name, topic_requests.describe_configs(KINDS[kind], [name], names))[name]
         if isinstance(answer, str):
             raise HarnessError(f"settings of {kind} {name}: {answer}")
         return {setting: answer[setting].explicit if setting in answer else None for setting in names}
 
     def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
         """Set values. Raises `HarnessError` where the broker refuses, OSError where it does not answer."""
-        if why := self._ask(kind, name, alter_configs(KINDS[kind], {name: values})).get(name):
+        if why := self._ask(kind, name, topic_requests.alter_configs(KINDS[kind], {name: values})).get(name):
             raise HarnessError(f"settings of {kind} {name}: {why}")
 
     def _ask(self, kind: str, name: str, request: Request[T]) -> T:

@@ -5,24 +5,20 @@ every replica, and if its coordinator has ended it or does not know it; brokers 
 before. A client may still commit any other open transaction.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final
 
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.live.cluster import AuditedCluster, client_of, describe
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.compare import AuditRequest, audit_live
 from harness.audit.live.prefilter import Suspicion, prefilter
 from harness.errors import HarnessError
 from harness.host.clock import Clock, RealClock
 from harness.judge.finding import name_of
 from harness.judge.progress import Progress
-from harness.judge.verdict import Verdict
-from harness.kafka_api import TopicPartition
+from harness.judge.verdict import ScenarioVerdict, Verdict
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ONCE
 from harness.kafka_api.transactions import abort_transaction
@@ -34,10 +30,6 @@ from harness.protect.repair.plan import Abort, RepairPlan
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
 from harness.spark.options import SparkOptions
-
-AGREE, DIFFER, UNKNOWN, UNDECIDED, NOT_AUDITED = "agree", "differ", "unknown", "undecided", "not audited"
-STATE: Final = {"clean": AGREE, "anomaly": DIFFER, "unknown": UNKNOWN}
-"""The state of a partition by its verdict."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,14 @@ class RepairRequest:
 
 
 @dataclass(frozen=True)
+class Aborted:
+    """``why``: the reason why the transaction was not aborted; None where it was, or where it has ended already."""
+
+    abort: Abort
+    why: str | None
+
+
+@dataclass(frozen=True)
 class RepairResult:
     """The result of a repair. ``after``: the verdict of the audit at the end; None where there was no audit."""
 
@@ -63,10 +63,10 @@ class RepairResult:
     after: Verdict | None
     took_s: float
 
-    def state_after(self, partition: TopicPartition) -> str:
-        """Return the state of a partition by the audit at the end."""
-        scenarios = () if self.after is None else self.after.scenarios
-        return next((STATE[scenario.verdict] for scenario in scenarios if scenario.has(partition)), NOT_AUDITED)
+    @property
+    def scenarios(self) -> Sequence[ScenarioVerdict]:
+        """The audited partitions at the end."""
+        return () if self.after is None else self.after.scenarios
 
 
 def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> PreparedRepair:
@@ -120,14 +120,6 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     return RepairResult(prepared, tuple(outcomes), tuple(aborted), after, took_s)
 
 
-@dataclass(frozen=True)
-class Aborted:
-    """``why``: the reason why the transaction was not aborted; None where it was, or where it has ended already."""
-
-    abort: Abort
-    why: str | None
-
-
 def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
     """Return whether a suspicion confirms that the transaction still hangs."""
     transaction = suspicion.transaction
@@ -155,16 +147,13 @@ def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Cloc
             aborted.append(Aborted(abort, abort.caution.text))
             continue
         suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
-        aborted.append(Aborted(abort, None if suspicion is None else _abort(abort, suspicion, cluster)))
+        why, leader = None, cluster.state.partitions[abort.partition].leader
+        if suspicion is not None and suspicion.transaction is not None:
+            try:
+                if leader not in cluster.state.brokers:
+                    raise HarnessError(f"{name_of(abort.partition)} has no leader")  # noqa: TRY301
+                cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
+            except (HarnessError, OSError) as error:
+                why = str(error)
+        aborted.append(Aborted(abort, why))
     return aborted
-
-
-def _abort(abort: Abort, suspicion: Suspicion, cluster: AuditedCluster) -> str | None:
-    leader = cluster.state.partitions[abort.partition].leader
-    if leader not in cluster.state.brokers or suspicion.transaction is None:
-        return f"{name_of(abort.partition)} has no leader"
-    try:
-        cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
-    except (HarnessError, OSError) as error:
-        return str(error)
-    return None

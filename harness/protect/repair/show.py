@@ -12,12 +12,15 @@ from harness.judge.verdict import CLEAN, Verdict
 from harness.kafka_api import TopicPartition
 from harness.protect.repair.plan import RepairPlan, Undecided
 from harness.protect.repair.preflight import PreparedRepair
-from harness.protect.repair.run import AGREE, DIFFER, UNDECIDED, RepairResult
+from harness.protect.repair.run import RepairResult
 from harness.protect.repair.steps import PartitionRepair
 from harness.terminal import Table, Terminal
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
+AGREE, DIFFER, UNDECIDED = "agree", "differ", "undecided"
+STATE: Final = {"clean": AGREE, "anomaly": DIFFER, "unknown": "unknown"}
+"""The state of a partition by its verdict."""
 
 
 def age_text(audited_at: datetime | None, now: datetime | None = None) -> str:
@@ -37,13 +40,8 @@ def plan_json(plan: RepairPlan, prepared: PreparedRepair) -> dict[str, Any]:
         "repairs": [_entry_json(entry, plan) for entry in prepared.entries],
         "resumed": [_entry_json(entry, plan) for entry in prepared.resumed],
         "aborts": [
-            {
-                **_place(abort.partition),
-                "producer_id": abort.producer_id,
-                "offset": abort.offset,
-                "first": abort.caution.text,
-            }
-            for abort in plan.aborts
+            {**_place(a.partition), "producer_id": a.producer_id, "offset": a.offset, "first": a.caution.text}
+            for a in plan.aborts
         ],
         "refused": [_undecided_json(undecided) for undecided in prepared.refused],
         "undecided": [_undecided_json(undecided) for undecided in plan.undecided],
@@ -105,7 +103,7 @@ def _entry_text(entry: PartitionRepair) -> str:
 
 
 def result_json(plan: RepairPlan, result: RepairResult, before: Verdict) -> dict[str, Any]:
-    """Return a result as JSON: before and after by partition, the figures, and the verdict of the last audit."""
+    """Return a result as JSON, with ``before`` and the verdict of the last audit."""
     return {
         "plan": plan_json(plan, result.prepared),
         "partitions": [{**asdict(row), **_place(row.partition)} for row in rows(plan, result)],
@@ -148,7 +146,8 @@ def rows(plan: RepairPlan, result: RepairResult) -> list[RepairedPartition]:
     whys |= {outcome.partition: outcome.why for outcome in result.outcomes if outcome.why}
     by_partition = []
     for partition in sorted({*plan.partitions, *(outcome.partition for outcome in result.outcomes)}):
-        before, after = UNDECIDED if partition in undecided else DIFFER, result.state_after(partition)
+        after = next((STATE[s.verdict] for s in result.scenarios if s.has(partition)), "not audited")
+        before = UNDECIDED if partition in undecided else DIFFER
         if partition in undecided and after != AGREE:
             after = UNDECIDED
         by_partition.append(RepairedPartition(partition, before, after, whys.get(partition)))
@@ -182,6 +181,5 @@ def exit_code(plan: RepairPlan, result: RepairResult) -> int:
     has_failed = any(part.why for parts in (result.outcomes, result.aborted) for part in parts)
     if has_failed or result.prepared.refused or DIFFER in states:
         return EXIT_ANOMALY
-    scenarios = () if result.after is None else result.after.scenarios
-    clean = {scenario.scenario for scenario in scenarios if scenario.verdict == CLEAN}
+    clean = {scenario.scenario for scenario in result.scenarios if scenario.verdict == CLEAN}
     return EXIT_CLEAN if states <= {AGREE} and all(name in clean for name, _ in plan.unknown) else EXIT_UNKNOWN
