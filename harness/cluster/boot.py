@@ -26,10 +26,7 @@ log = logging.getLogger("harness")
 
 @dataclass(frozen=True)
 class Equipment:
-    """The runtime of a target's brokers, ready before anything starts.
-
-    ``jars``: of brokers or clients on this host. ``agent``: the gate of the brokers, or None.
-    """
+    """The runtime of a target's brokers, ready before anything starts; ``jars``: on this host, ``agent``: the gate."""
 
     target: Target
     java: Java
@@ -49,10 +46,7 @@ class Equipment:
 
 
 def equip(request: RuntimeRequest, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
-    """Return the equipment of a target's brokers. Raises `UsageError` if something is missing, or does not fit.
-
-    ``gate``: options of the brokers' gate; None: no gate.
-    """
+    """Return the equipment of a target's brokers; ``gate``: options of a gate, or None. Raises `UsageError`."""
     ready = find_runtime(runtime)(request)
     jars = ready.jars or jars_for_client(request.target, needed=has_jvm_clients, on_progress=request.on_progress)
     agent = None if gate is None else _fitting_agent(request, jars, gate)

@@ -98,10 +98,7 @@ class Cluster:
             return reader.read(partitions)
 
     def differing_ends(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> list[str]:
-        """Return, in words, the partitions whose replicas have different log end offsets or high watermarks.
-
-        ``replicas``: the brokers of each partition. A partition with a replica that is not served is included.
-        """
+        """Describe the partitions whose replicas differ in log end or high watermark, or are not served."""
         ends: dict[TopicPartition, dict[int, tuple[int, int] | str]] = {tp: {} for tp in replicas}
         for broker in self.brokers:
             for tp, state in self.read(broker, [tp for tp, on in replicas.items() if broker in on]).items():

@@ -68,10 +68,9 @@ class ReplicaObserver:
         reader: Callable[[int], ReplicaReader],
         resumed: bool = False,
     ) -> None:
-        """Open ``path`` for writing; a run that is ``resumed`` continues from its earlier observations.
+        """Open ``path``; a run that is ``resumed`` continues from its earlier observations.
 
-        ``replicas``: the present or future brokers of each partition. ``period_s``: the pause between two polls.
-        ``reader`` opens a broker's reader.
+        ``replicas``: the present or future brokers of each partition. ``reader`` opens a broker's reader.
         """
         self._poller = Poller(runtime, clock, reader, period_s=period_s, name="observations")
         self.stop, self.raise_if_failed = self._poller.stop, self._poller.raise_if_failed
@@ -164,17 +163,13 @@ class ReplicaObserver:
         digest = 0
         for batch in state.batches:
             digest ^= batch_digest(batch.base_offset, batch.crc)
-            for offset, kind in self._content(partition, batch):
-                present[offset] = (kind, batch.producer_id)
+            # A batch is unpacked once for all replicas and polls.
+            key = (partition, batch.base_offset, batch.crc)
+            if key not in self._contents:
+                self._contents[key] = content_of(batch)
+            present |= {offset: (kind, batch.producer_id) for offset, kind in self._contents[key]}
         offsets = {name: getattr(state, name) for name in OFFSETS}
         return ObservedReplica(**offsets, open=opened, batches=len(state.batches), digest=digest, present=present)
-
-    def _content(self, partition: TopicPartition, batch: Batch) -> Content:
-        """Unpack a batch once for all replicas and polls."""
-        key = (partition, batch.base_offset, batch.crc)
-        if key not in self._contents:
-            self._contents[key] = content_of(batch)
-        return self._contents[key]
 
     def _take(self, broker: int, partition: TopicPartition, view: ObservedReplica) -> None:
         with self._lock:
@@ -221,10 +216,7 @@ def content_of(batch: Batch) -> Content:
 
 @dataclass(eq=False)
 class Poller:
-    """One routine and one connection for each broker, from `start` to `close`.
-
-    ``reader``: opens a broker's reader. ``period_s``: the pause between two polls. ``name``: of the routines.
-    """
+    """A routine and a connection for each broker, from `start` to `close`. ``period_s``: the pause between polls."""
 
     runtime: Runtime
     clock: Clock
@@ -235,10 +227,7 @@ class Poller:
     _routines: list[Routine] = field(default_factory=list)
 
     def start(self, poll: Callable[[int, ReplicaReader], None]) -> None:
-        """Call ``poll`` repeatedly for every live broker, each in a separate routine.
-
-        An OSError of ``poll`` ends the connection; the next poll connects again.
-        """
+        """Poll every live broker, each in a routine. An OSError ends the connection; the next poll connects again."""
         self._routines += [
             self.clock.every(self.period_s, partial(self._poll, poll, broker), f"{self.name} of broker {broker}")
             for broker in self.runtime.brokers

@@ -21,10 +21,7 @@ More: TypeAlias = "dict[TopicPartition, dict[str, Any]]"
 
 
 def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
-    """Copy every replica's files and, from live brokers, fetch the same batches.
-
-    Raises `HarnessError` or OSError if a replica cannot be read, as an incomplete snapshot is useless.
-    """
+    """Copy every replica's files, and fetch the batches that live brokers serve. Raises if a replica cannot be read."""
     runtime = cluster.runtime
     identities, states = cluster.control.identities(), cluster.states()
     compaction = {tp: cluster.control.compaction(tp) for tp in cluster.replicas}

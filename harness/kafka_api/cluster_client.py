@@ -23,10 +23,7 @@ SILENT_S: Final = 10.0
 
 
 class ClusterClient:
-    """Sends requests to the brokers of a cluster; several threads may use it.
-
-    ``brokers``: addresses by node id, as `remember` got them. ``requests``: how many were sent.
-    """
+    """Sends requests to brokers; several threads may use it. ``brokers``: by node id, as `remember` got them."""
 
     def __init__(
         self,

@@ -48,10 +48,7 @@ class SocketStream:
     """Sends messages to one broker over a blocking socket, until an error. Its methods raise OSError."""
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
-        """Connect, and log in. Raises OSError where nothing listens, TimeoutError after ``timeout_s`` seconds.
-
-        Raises `HarnessError` where the broker refuses the login.
-        """
+        """Connect and log in. Raises OSError, TimeoutError, `HarnessError` for a refused login."""
         self.address = address
         self._correlation_id = 0
         self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
@@ -118,11 +115,29 @@ Dial: TypeAlias = "Callable[..., SocketStream]"
 """Opens a stream to an address, as `SocketStream` does."""
 
 
-class Connection:
-    """Sends requests to one broker. One thread may use it.
+def retried(
+    attempt: Callable[[], T], clock: Clock, timeout_s: float, errors: tuple[type[Exception], ...] = (OSError,)
+) -> T:
+    """Return what ``attempt`` returns, which is called again after these errors; raise its last error in the end."""
+    results: list[T] = []
+    raised: list[Exception] = []
 
-    After an error, the next request is sent over a new connection.
-    """
+    def is_done() -> bool:
+        try:
+            results.append(attempt())
+        except errors as error:
+            raised.append(error)
+        return bool(results)
+
+    try:
+        clock.wait_until(is_done, timeout_s, "an attempt without an error")
+    except WaitTimeoutError as error:
+        raise raised[-1] from error
+    return results[0]
+
+
+class Connection:
+    """Sends requests to one broker, over a new connection after an error. One thread may use it."""
 
     def __init__(
         self, address: Address, policy: RetryPolicy = ONCE, clock: Clock | None = None, dial: Dial = SocketStream
@@ -139,27 +154,13 @@ class Connection:
         return request.decode(self.call(request))
 
     def call(self, request: Request[Any]) -> Any:
-        """Return the answer to a request, which is sent again as the policy allows.
-
-        Raises OSError where the broker does not answer, `HarnessError` where it refuses the login.
-        """
+        """Return the answer. Raises OSError where the broker gives none, `HarnessError` where it refuses the login."""
         if not self.policy.repeat_s:
             return self._send(request)
-        errors: list[OSError] = []
-
-        def answer() -> tuple[Any] | None:
-            try:
-                return (self._send(request),)
-            except OSError as error:
-                errors.append(error)
-                return None
-
         try:
-            answered = self._clock.wait_until(answer, self.policy.repeat_s, f"an answer of {self.address}")
-        except WaitTimeoutError as error:
-            raise ConnectionError(f"{self.address} does not answer: {errors[-1]}") from error
-        assert answered is not None  # noqa: S101  (wait_until returns true values only)
-        return answered[0]
+            return retried(lambda: self._send(request), self._clock, self.policy.repeat_s)
+        except OSError as error:
+            raise ConnectionError(f"{self.address} does not answer: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""

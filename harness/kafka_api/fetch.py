@@ -135,9 +135,9 @@ def list_log_starts(partitions: Iterable[TopicPartition]) -> Request[dict[TopicP
 def list_offsets(
     timestamps_ms: Mapping[TopicPartition, int], *, replica_id: int = CONSUMER_REPLICA_ID
 ) -> Request[dict[TopicPartition, int | str]]:
-    """Return the first offset at or after each timestamp, -1 where there is none, or an error's name.
+    """Return the first offset at or after each timestamp, `NO_SUCH_OFFSET`, or an error's name.
 
-    ``timestamps_ms`` may be `EARLIEST` or `LATEST`, which is the high watermark for a consumer.
+    A timestamp may be `EARLIEST` or `LATEST`, which is the high watermark for a consumer.
     """
     return request(
         ListOffsetsRequest,

@@ -32,10 +32,9 @@ VERSION: Final = 7
 
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """A coordinator's answer about a group: offsets by partition, and the name of what went wrong, or None.
+    """A coordinator's answer about a group: the committed offsets, and the first error's name.
 
-    A partition without a committed offset is left out. A partition with a pending transaction has no offset where
-    stable offsets are asked for: ``error`` is ``UnstableOffsetCommitError`` then.
+    With a pending transaction, and where stable offsets are asked for, ``error`` is ``UnstableOffsetCommitError``.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -55,8 +54,7 @@ def commit_offsets(
 ) -> Request[None]:
     """Commit offsets of a group without members. Raises `RetriableError` where the broker does not coordinate it yet.
 
-    ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
-    ``offsets.retention.minutes``.
+    ``retention_ms``: until the coordinator may delete them; None: the brokers' ``offsets.retention.minutes``.
     """
     retention = {} if retention_ms is None else {"retention_time_ms": retention_ms}
     return acknowledged(
@@ -88,10 +86,7 @@ def fetch_offsets(
 def fetch_offsets_of_groups(
     groups: Mapping[str, Iterable[TopicPartition]], *, require_stable: bool
 ) -> Request[dict[str, dict[TopicPartition, int | str]]]:
-    """Return the committed offsets by group, `NO_OFFSET` where there is none, or an error's name.
-
-    A group that the broker does not coordinate, or not yet, is left out.
-    """
+    """Return offsets, `NO_OFFSET` or an error's name by group; none of a group that the broker does not coordinate."""
     return request(
         OffsetFetchRequest,
         8,  # the first with several groups in a request (KIP-709)

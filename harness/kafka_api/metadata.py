@@ -23,10 +23,7 @@ FIRST_WITH_TOPIC_IDS: Final = 10
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition in a broker's metadata. ``leader``: -1 without a leader.
-
-    ``isr``: in ascending order. ``leader_epoch``: None where the epoch is unknown.
-    """
+    """One partition in a broker's metadata. ``leader``: -1 without a leader. ``isr``: in ascending order."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -103,10 +100,7 @@ def find_active_controller() -> Request[int | None]:
 
 
 def find_coordinator(transactional_id: str) -> Request[Address]:
-    """Return the coordinator of a transactional id; creates ``__transaction_state`` where it is missing.
-
-    Raises `RetriableError` where there is none yet.
-    """
+    """Return a transactional id's coordinator, or raise `RetriableError`. Creates a missing ``__transaction_state``."""
 
     def decode(answer: Any) -> Address:
         raise_for_errors(answer, f"the coordinator of {transactional_id}")

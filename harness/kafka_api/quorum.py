@@ -65,10 +65,7 @@ class MetadataAnswer:
 def fetch_metadata(
     position: LogPosition, *, quorum_epoch: int, cluster_id: str, version: int
 ) -> Request[MetadataAnswer]:
-    """Return the records from a position on, or an error, to which the quorum's epoch belongs.
-
-    Raises `HarnessError` for an answer without the partition, such as one to a user without the right.
-    """
+    """Return the records from a position on, or an error with the quorum's epoch. Raises `HarnessError` if refused."""
 
     def decode(answer: Any) -> MetadataAnswer:
         partition = _partition_of(answer.responses, answer)

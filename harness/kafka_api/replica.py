@@ -34,10 +34,7 @@ class ReplicaReader(Protocol):
         """Return where each replica ends, or an error by its name. ``positions``: offsets that it is known to reach."""
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
-        """Return the open transactions of the broker's replicas; None where the broker does not list them.
-
-        Raises `HarnessError` for a replica that is just being created or moved.
-        """
+        """Return the open transactions. Raises `HarnessError` for a replica that is just being created or moved."""
 
     def close(self) -> None:
         """Release the broker."""
@@ -96,8 +93,7 @@ class WireReader:
     ) -> Iterator[tuple[TopicPartition, ReplicaState | str]]:
         """Fetch from these offsets on until an answer has no new records, as no answer crosses a segment's end.
 
-        ``offsets`` has the next offset of each replica, and of a replica that ends none after its last answer. Answers
-        are without a batch that is cut (`LocalLog.read`).
+        ``offsets`` has the next offset of each unfinished replica. Batches that are cut (`LocalLog.read`) are left out.
         """
         while offsets:
             for tp, answer in self._fetch(offsets, replica_id).items():
@@ -115,10 +111,7 @@ class WireReader:
                     del offsets[tp]
 
     def _fetch(self, offsets: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, ReplicaState | str]:
-        """Fetch at these offsets; of a log that has none of them, as its first records were deleted, at its start.
-
-        ``offsets`` has the starts then.
-        """
+        """Fetch at these offsets; where a log has none of them, at its start, which ``offsets`` has then."""
         answers = self.connection.ask(fetch(offsets, replica_id=replica_id))
         outside = [tp for tp, answer in answers.items() if answer == OUT_OF_RANGE]
         log_starts = self.connection.ask(list_log_starts(outside)) if outside else {}

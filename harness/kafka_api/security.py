@@ -128,10 +128,7 @@ class Security:
 
     @property
     def without_files(self) -> Security:
-        """The same login with the content of its files, for processes on other hosts.
-
-        Raises `UsageError` for a login that is not valid there.
-        """
+        """The same login with the content of its files. Raises `UsageError` for a login that other hosts cannot use."""
         if self.mechanism and (reason := ONLY_HERE.get(self.named_mechanism)):
             raise UsageError(f"{self.source}: executors cannot log in, because {reason}; use --spark-master local[N]")
         inlined = {"ssl.truststore.certificates": self.trusted, "ssl.keystore.key": self.own}
@@ -178,7 +175,7 @@ class Security:
     def for_brokers(self, listener: str) -> dict[str, str]:
         """Return the broker settings for a listener with this login, without the broker's own key.
 
-        SCRAM's users are created when storage is formatted (KIP-900). Raises `UsageError` without such users.
+        SCRAM's users are created when storage is formatted (KIP-900). Raises `UsageError` for other mechanisms.
         """
         if self.mechanism is None:
             return {}
@@ -226,11 +223,7 @@ class Security:
 
 
 def read_security(path: Path) -> Security:
-    """Return the login of a Java client's properties file.
-
-    Raises `UsageError` with the property that is missing or unsupported; the message contains no values except names of
-    protocols, mechanisms and files.
-    """
+    """Return the login of a Java client's properties file. Raises `UsageError`, which contains no secrets."""
     try:
         with path.open(encoding="utf-8") as file:
             properties = javaproperties.load(file)
@@ -288,10 +281,7 @@ def _raise_for_ticket(security: Security) -> None:
 
 
 def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str | None:
-    """Return the content of a store as PEM, from its ``inline`` properties or from its file; None without a store.
-
-    Raises `UsageError` for a type that only Java can read.
-    """
+    """Return a store as PEM, from its ``inline`` properties or its file; None without a store. Raises `UsageError`."""
     values = [value for name in inline if (value := security.properties.get(f"{store}.{name}"))]
     location = security.properties.get(f"{store}.location")
     if len(values) == len(inline) or location is None:

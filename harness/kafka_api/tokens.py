@@ -28,10 +28,7 @@ Token: TypeAlias = "tuple[str, float]"  # noqa: S105  (a type)
 
 @dataclass(eq=False, repr=False)
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python accepts only its subclasses
-    """Returns the current token to kafka-python and librdkafka; several threads may use it.
-
-    ``request`` returns a new token, or raises `HarnessError`. ``added``: SASL extensions (KIP-342).
-    """
+    """Returns the current token; several threads may use it. ``request``: for a new token. ``added``: KIP-342."""
 
     request: Callable[[], Token]
     added: Mapping[str, str] = field(default_factory=dict)
@@ -92,10 +89,7 @@ def read_token(url: str) -> Token:
 
 
 def expiry_s(text: str, expires_in_s: float | None = None) -> float:
-    """Return the end of a token in Unix seconds: a JWT's claim ``exp``, or else the seconds that the server has named.
-
-    Raises ValueError where neither is known.
-    """
+    """Return the end in Unix seconds: a JWT's ``exp``, or the seconds that the server has named. Raises ValueError."""
     try:
         payload = text.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
@@ -108,8 +102,7 @@ def expiry_s(text: str, expires_in_s: float | None = None) -> float:
 def sign_token(options: Mapping[str, str]) -> Token:
     """Return a token for Amazon MSK's IAM access control, signed with the credentials of AWS's chain.
 
-    ``options``: of IAMLoginModule. Raises `HarnessError`, and `UsageError` without the package, a region or
-    credentials.
+    ``options``: of IAMLoginModule. Raises `HarnessError`; `UsageError` for a missing package, region or credentials.
     """
     try:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer  # noqa: PLC0415  (optional)

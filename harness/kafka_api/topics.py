@@ -116,10 +116,9 @@ def list_reassignments(partitions: Iterable[TopicPartition]) -> Request[dict[Top
 
 @dataclass(frozen=True)
 class LogDirs:
-    """The log directories of a broker. ``sizes_bytes``: of the segments of each replica.
+    """The size of each replica's segments. ``error``: the reason why replicas may be missing.
 
-    ``usable_bytes``: free on the fullest directory (KIP-827); None where the broker does not report it. ``error``: why
-    replicas may be missing.
+    ``usable_bytes``: free on the fullest directory (KIP-827); None where the broker does not report it.
     """
 
     sizes_bytes: Mapping[TopicPartition, int]
@@ -186,10 +185,9 @@ def describe_configs(
 
 
 def alter_configs(kind: int, changes: Mapping[str, Mapping[str, str | None]]) -> Request[dict[str, str]]:
-    """Set values, or remove them with None; other settings stay. Return the refusals by topic or broker.
+    """Set values by topic or broker, or remove them with None; other settings stay. Return the refusals.
 
-    ``changes``: by topic or broker. `EVERY_BROKER` changes the default of all brokers, also of brokers that are down
-    (KIP-226).
+    `EVERY_BROKER` changes the default of all brokers, also of brokers that are down (KIP-226).
     """
     resources = [
         {

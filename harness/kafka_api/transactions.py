@@ -71,10 +71,7 @@ def open_transactions(producers: ProducersOrError) -> OpenTransactions:
 
 
 def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = ()) -> Request[tuple[str, ...] | str]:
-    """Return the transactional ids that a broker coordinates, or an error's name.
-
-    ``states`` and ``producer_ids`` select transactions; every state, and every producer, where they are empty.
-    """
+    """Return the ids that a broker coordinates, in these states and of these producers (() for any), or an error."""
 
     def decode(answer: Any) -> tuple[str, ...] | str:
         if answer.error_code:
@@ -88,10 +85,9 @@ def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = 
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """A producer's transaction, as its coordinator describes it.
+    """A producer's transaction, as its coordinator describes it. ``start_time_ms``: -1 without one.
 
-    ``start_time_ms``: -1 where there is none; ``timeout_ms``: time from the start until the coordinator aborts it.
-    ``partitions``: those of the transaction; while it is being ended, those that have no marker yet.
+    ``partitions``: while the transaction is being ended, those that have no marker yet.
     """
 
     coordinator: int

@@ -110,10 +110,9 @@ class Agent:
 
 
 def gate_options(options: str | None, topic_settings: Mapping[str, str]) -> str:
-    """Return the options of the gate in a run with such topics.
+    """Return the gate's options in a run with such topics.
 
-    If tombstones are removed sooner than records have to be on disk, by the gate's default, the last high watermarks
-    count.
+    A retention below the default of `MAX_UNSYNCED` would end before records are on disk: last high watermarks count.
     """
     options, retention_ms = options or "", int(topic_settings.get("delete.retention.ms", MAX_UNSYNCED_MS))
     if MAX_UNSYNCED in options or retention_ms >= MAX_UNSYNCED_MS:
@@ -128,10 +127,7 @@ def parts(on_progress: OnProgress) -> JarSet:
 
 
 def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE) -> Agent:
-    """Return the agent of this release from the user's cache, compiling a missing agent.
-
-    Raises `UsageError` for parts that are not available, `HarnessError` where the compiler fails.
-    """
+    """Return the agent, compiled if the cache has none. Raises `UsageError` for missing parts, `HarnessError`."""
     lock = (LOCKS / LOCK).read_bytes()
     text = b"".join(name.encode() + content for name, content in source.sources.items())
     digest = hashlib.sha256(lock + text + (source.asm + source.manifest).encode()).hexdigest()
@@ -182,10 +178,7 @@ def compile_java(
 
 
 def run_java(java: Java, *arguments: str | Path, failure: str) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end, whatever its exit code.
-
-    Raises `HarnessError`, which begins with ``failure``, where Java cannot be run or does not end in time.
-    """
+    """Run a short program, whatever its exit code. Raises `HarnessError` with ``failure`` where it does not end."""
     command = [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *arguments]
     try:
         return subprocess.run(

@@ -1,9 +1,9 @@
 """The topic ``compaction-guard``, and the group that decides which of several guards acts.
 
-The topic has the previous settings of paused topics, stored in the cluster before each change. The topic has one
-partition, is not compacted (a cleaner might remove entries), and stays writable while a single replica is in the ISR.
-The topic has no retention: the guard that acts deletes the entries that no state needs (`trim`). Each reading goes to
-the high watermark, so that it has the entries of other machines, too.
+The topic has the previous settings of paused topics, stored in the cluster before each change. It has one partition, is
+not compacted (a cleaner might remove entries), and stays writable while a single replica is in the ISR. The guard that
+acts deletes the entries that no state needs (`trim`), not a retention. Each reading goes to the high watermark, so that
+it has the entries of other machines, too.
 
 The member of the consumer group that is assigned the topic's only partition acts. The group's coordinator takes the
 partition from a member that does not answer for `SESSION_MS`, or that does not poll for `STALLED_MS`. The assignment is
@@ -22,12 +22,12 @@ from confluent_kafka import Consumer, KafkaException
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
-from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
+from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream, retried
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
@@ -48,7 +48,6 @@ TOPIC_CHANGE: Final = RetryPolicy(answer_s=10.0)
 KNOWN_S: Final = 30.0
 """For brokers to learn of a new topic: busy brokers took more than 5 s with 1,000 topics."""
 READ_S: Final = 30.0
-"""For a reading from the first entry on."""
 DELIVERY_S: Final = 8.0
 BATCH_ENTRIES: Final = 1_000
 TRIMMED: Final = 200
@@ -82,10 +81,7 @@ class KafkaChannel:
             )
 
     def read(self) -> PauseState:
-        """Return the state after all entries; the empty state where there is no such topic.
-
-        Raises `HarnessError` where the topic cannot be read, or has lost entries.
-        """
+        """Return the state after all entries, if any. Raises `HarnessError` for a topic that has lost entries, too."""
         try:
             if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
@@ -104,7 +100,7 @@ class KafkaChannel:
     def trim(self) -> None:
         """Delete the entries that no state needs (DeleteRecords, KIP-107), if they are `TRIMMED` or more.
 
-        Raises `HarnessError` where the cluster refuses; then the next attempt is after as many further entries.
+        After a `HarnessError`, the next attempt is after as many further entries.
         """
         start = self._replayed.needed_from
         if start - self._first < TRIMMED:
@@ -143,29 +139,15 @@ class KafkaChannel:
         self._replayed.add(entries, end)
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        """Write a batch, for `DELIVERY_S` seconds again and again, until the leader at that time acknowledges it.
-
-        A batch whose acknowledgement was lost is in the log twice in succession, which gives the same state.
-        """
+        """Write a batch until a leader acknowledges it; a batch that is twice in the log gives the same state."""
         now_ms = self.clock.time_ms()
         stamped = [replace(entry, time_ms=now_ms, writer=self.writer) for entry in entries]
         records = [Record(n, now_ms, e.topic.encode(), e.to_json().encode()) for n, e in enumerate(stamped)]
         request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
-        errors: list[OSError] = []
-
-        def is_written() -> bool:
-            try:
-                self._ask_leader(request)
-            except OSError as error:
-                errors.append(error)
-                return False
-            return True
-
         try:
-            self.clock.wait_until(is_written, DELIVERY_S, "an acknowledgement")
-        except HarnessError as error:
-            why = errors[-1] if isinstance(error, WaitTimeoutError) else error
-            raise HarnessError(f"topic {TOPIC} cannot be written: {why}") from error
+            retried(lambda: self._ask_leader(request), self.clock, DELIVERY_S)
+        except (OSError, HarnessError) as error:
+            raise HarnessError(f"topic {TOPIC} cannot be written: {error}") from error
 
     def _find_leader(self) -> int | None:
         """Return the partition's leader; None where there is no such topic. Raises OSError, `HarnessError`."""

@@ -124,10 +124,7 @@ class SettingsRead:
 
 
 class LiveCluster:
-    """Replicas and settings. One owner.
-
-    Methods raise `HarnessError` or OSError where the cluster does not answer; the guard tries again in its next round.
-    """
+    """Replicas and settings. One owner. Methods raise `HarnessError` or OSError where the cluster does not answer."""
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         """Connect. Raises `UsageError` where no broker answers."""

@@ -39,9 +39,9 @@ class PauseStep:
 
 
 def topics_to_pause(exposed: Collection[str], covered: Collection[str], state: PauseState) -> frozenset[str]:
-    """Return the topics whose compaction has to be paused; a hold of another command counts without any exposure.
+    """Return the topics whose compaction has to be paused: exposed topics, and those that another command holds.
 
-    A topic that an earlier guard paused stays paused while it is exposed, although this guard may cover other topics.
+    An exposed topic that an earlier guard paused stays paused, although this guard may cover other topics.
     """
     return frozenset(exposed) & (frozenset(covered) | frozenset(state.pauses)) | frozenset(state.holds)
 

@@ -21,10 +21,7 @@ PREFIX: Final = "compaction_guard_"
 
 @dataclass(frozen=True)
 class Observation:
-    """The logs of paused topics, read less often than once a round. ``failure``: the error of the last observation.
-
-    ``log_bytes``: segments by topic, of all replicas together; ``growth_bytes_s``: their growth.
-    """
+    """Paused topics: segments by topic, of all replicas, and their growth. ``failure``: of the last observation."""
 
     time_ms: int = 0
     log_bytes: Mapping[str, int] = field(default_factory=dict)

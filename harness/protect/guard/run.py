@@ -94,10 +94,7 @@ def guard_until_signal(
 
 
 def dry_run(bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[GuardEvent], None]) -> tuple[int, str]:
-    """Execute one round that changes nothing, and report it; return the exit code and a summary.
-
-    The exit code is 0 where a guard would change nothing. Raises `HarnessError`, `UsageError` where no broker answers.
-    """
+    """Report the changes of one round; return exit code 0 where there are none, and a summary. Raises `UsageError`."""
     clock, would = RealClock(), set[str]()
 
     def report(event: GuardEvent) -> None:
@@ -116,10 +113,7 @@ def dry_run(bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[
 def release(
     bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[GuardEvent], None]
 ) -> tuple[int, PauseState]:
-    """Restore the previous settings where that is allowed; return the exit code, and the remaining pauses.
-
-    Raises `HarnessError` where a guard runs: that guard releases the topics.
-    """
+    """Restore previous settings where allowed; return exit code and remaining pauses. Raises if a guard runs."""
     clock = RealClock()
     with ExitStack() as stack:
         cluster, channel = _connect(bootstrap, clock, stack)

@@ -45,10 +45,7 @@ MS: Final = 1000
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The options of a guard. ``patterns``: topics, () for every compacted topic.
-
-    ``release_exposed``: release exposed topics, too (`harness guard release --exposed`).
-    """
+    """``patterns``: topics, () for every compacted topic. ``release_exposed``: as `harness guard release --exposed`."""
 
     patterns: tuple[str, ...] = ()
     interval_s: float = 2.0

@@ -42,10 +42,7 @@ class TakenOverError(HarnessError):
 
 @dataclass
 class RepairJournal:
-    """Notes of repairs in the channel, which survive a crash. The progress of a partition is a note.
-
-    Methods raise the errors of `KafkaChannel`, whose ``writer`` names this repair.
-    """
+    """Notes of repairs, which survive a crash: the progress of each partition. ``channel.writer`` names this repair."""
 
     channel: KafkaChannel
 
@@ -145,10 +142,7 @@ class RepairOwner:
     sign: int = 0
 
     def claim(self) -> None:
-        """Become the owner; where another repair may be running, wait for its next sign.
-
-        Raises `UsageError` where another repair is under way, `HarnessError` where the channel cannot be read.
-        """
+        """Become the owner once no other repair gives signs. Raises `UsageError` where another repair is under way."""
         last = self._owner()
         # Without a sign, the other repair was killed.
         with suppress(WaitTimeoutError):
@@ -218,25 +212,15 @@ class ChannelThrottle:
         """Store the previous settings, then set the throttle. A broker that is down has no throttle."""
         if self.rate_bytes_s is None:
             return
-        stored = self._stored()
+        stored, passed = self._stored(), {BROKER: (OSError, HarnessError)}
         for (kind, name), values in throttle_settings(entries, self.rate_bytes_s).items():
-            try:
-                if (kind, name) in stored:
-                    previous = stored[kind, name]["found"]
-                else:
-                    previous = dict(self.cluster.explicit(kind, name, values))
-            except (OSError, HarnessError):
-                if kind == BROKER:
-                    continue
-                raise
-            stored[kind, name] = {"found": previous, "set": values}
+            with suppress(*passed.get(kind, ())):
+                note = stored.get((kind, name)) or {"found": self.cluster.explicit(kind, name, values)}
+                stored[kind, name] = {**note, "set": values}
         self._store(stored)
         for (kind, name), note in stored.items():
-            try:
+            with suppress(*passed.get(kind, ())):
                 self.cluster.alter(kind, name, note["set"])
-            except (OSError, HarnessError):
-                if kind != BROKER:
-                    raise
 
     def lift(self) -> None:
         """Restore the previous settings, also after a repair that was killed, but no value that somebody changed since.

@@ -33,10 +33,7 @@ KINDS: Final = {TOPIC: TOPIC_RESOURCE, BROKER: BROKER_RESOURCE}
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """The report of one broker. ``folders``: sizes in bytes; an error's name where some may be missing.
-
-    ``usable_bytes``: free on its fullest log directory; None where the broker does not report it.
-    """
+    """A broker's report. ``folders``: sizes, or an error's name. ``usable_bytes``: on its fullest disk, or None."""
 
     state: ClusterState
     settings: Mapping[str, Mapping[str, str]]

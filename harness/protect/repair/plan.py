@@ -22,10 +22,9 @@ from harness.run_folder.store import SCHEMA, begin_of
 
 @dataclass(frozen=True)
 class Task:
-    """Replicas to rebuild. ``right``: replicas that may lead. ``why``: the evidence, in sentences.
+    """Replicas to rebuild, and replicas that may lead. ``why``: the evidence, in sentences.
 
-    ``groups``: consumer groups whose offsets differ, and which should be checked after the repair; ``commits``: the
-    audit's commands that commit right offsets.
+    ``groups``: consumer groups whose offsets differ; ``commits``: the audit's commands that commit right offsets.
     """
 
     partition: TopicPartition
@@ -38,10 +37,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Abort:
-    """A hanging transaction: open on every replica from this offset, although its coordinator has ended it.
-
-    ``caution``: what to do first; where the transaction may have to be committed, a person ends it.
-    """
+    """A transaction that hangs on every replica from ``offset`` on. ``caution``: the advice before it is aborted."""
 
     partition: TopicPartition
     producer_id: int
@@ -61,10 +57,7 @@ class Undecided:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The repairs of an audit. ``unknown``: partitions that the audit could not compare, with the reason.
-
-    ``cluster_id``, ``audited_at``: None where the audit does not report them.
-    """
+    """The repairs of an audit. ``unknown``: partitions that it could not compare, each with the reason."""
 
     tasks: tuple[Task, ...]
     aborts: tuple[Abort, ...]

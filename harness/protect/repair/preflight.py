@@ -25,10 +25,7 @@ FREE_SHARE: Final = 1.1
 
 @dataclass(frozen=True)
 class PreparedRepair:
-    """``entries``: the partitions that can be repaired. ``refused``: other partitions, each with the reason.
-
-    ``resumed``: repairs in the journal that have not ended.
-    """
+    """The partitions that can be repaired, and those ``refused``. ``resumed``: unfinished repairs in the journal."""
 
     entries: tuple[PartitionRepair, ...]
     refused: tuple[Undecided, ...] = ()

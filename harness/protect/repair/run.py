@@ -133,10 +133,7 @@ def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
 
 
 def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
-    """Abort the transactions that still hang, except those that may have to be committed.
-
-    Raises `UsageError` as `describe` and `prefilter` do.
-    """
+    """Abort the transactions that still hang, except those that may have to be committed. Raises `UsageError`."""
     if not aborts:
         return []
     cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))

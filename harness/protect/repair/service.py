@@ -10,9 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
+from harness.kafka_api.connection import retried
 from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import (
@@ -37,10 +38,7 @@ PATIENCE_S: Final = 300.0
 
 @dataclass(frozen=True)
 class RepairOutcome:
-    """The end of a partition's repair. ``why``: the reason of a failure; None where it succeeded.
-
-    ``copied_bytes``: by all copies since the last start of the repair; ``replica_bytes``: by complete copies.
-    """
+    """``why``: the reason of a failure. ``copied_bytes``: since the last start. ``replica_bytes``: of whole copies."""
 
     partition: TopicPartition
     why: str | None
@@ -80,10 +78,7 @@ class _ActiveRepair:
 
 @dataclass
 class Repairs:
-    """Repairs partitions of one cluster. ``on_step`` is called with a sentence on each step that changes something.
-
-    ``check_owner`` raises `TakenOverError` where another repair works on the cluster by now.
-    """
+    """Repairs a cluster's partitions. ``on_step``: for a sentence on each change. ``check_owner``: of `RepairOwner`."""
 
     cluster: LiveRepairCluster
     journal: RepairJournal
@@ -217,19 +212,13 @@ class Repairs:
 
     def _settle(self) -> None:
         """Restore all settings that no unfinished partition needs. Raises `HarnessError` where that fails in time."""
-        errors: list[str] = []
 
-        def restore() -> bool:
-            try:
-                self._release()
-                if all(entry.is_done for entry in self.journal.entries().values()):
-                    self.throttle.lift()
-            except (HarnessError, OSError) as error:
-                errors.append(str(error))
-                return False
-            return True
+        def restore() -> None:
+            self._release()
+            if all(entry.is_done for entry in self.journal.entries().values()):
+                self.throttle.lift()
 
         try:
-            self.clock.wait_until(restore, self.patience_s, "the settings to be restored")
-        except WaitTimeoutError as error:
-            raise HarnessError(f"settings could not be restored: {errors[-1]}; run the command again") from error
+            retried(restore, self.clock, self.patience_s, (HarnessError, OSError))
+        except (HarnessError, OSError) as error:
+            raise HarnessError(f"settings could not be restored: {error}; run the command again") from error
