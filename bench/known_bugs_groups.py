@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from known_bugs_rig import COMPACTED, booted, target_of
 
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.client_requests import commit_offsets, fetch_offsets
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.groups import commit_offsets, fetch_offsets
 from harness.targets.jars import jars_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
-from harness.kafka_api.replica import WireReader
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, WireReader
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, RuntimeRequest

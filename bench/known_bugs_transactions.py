@@ -7,9 +7,9 @@ from contextlib import closing
 from known_bugs_rig import booted
 from py4j.protocol import Py4JJavaError
 
+from harness.kafka_api.client_requests import init_producer_id
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import RetriableError
-from harness.kafka_api.producing import init_producer_id
 
 LAST_EPOCH = 32_766
 """The highest epoch that a producer is given; the next one has another producer id (TransactionMetadata)."""

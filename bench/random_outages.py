@@ -24,8 +24,7 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.replica import WireReader
+from harness.kafka_api.fetch import ReplicaState, WireReader
 from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL

@@ -17,10 +17,9 @@ from typing import Any, Final
 from harness.clients import GroupConsumer, LibraryGroups
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
-from harness.kafka_api import TopicPartition, connection
+from harness.kafka_api import NO_COORDINATOR_YET, TopicPartition, connection
 from harness.kafka_api.address import Address
-from harness.kafka_api.error_names import NO_COORDINATOR_YET
-from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
+from harness.kafka_api.client_requests import CommittedOffsets, fetch_offsets
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS, History
 from harness.schedules.scenario import INPUT_PARTITIONS
 

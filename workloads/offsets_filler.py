@@ -10,8 +10,8 @@ from typing import Final
 from harness.host.clock import Clock, Routine
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ask
-from harness.kafka_api.groups import commit_offsets
 from harness.schedules.scenario import Phase, group_in
 from harness.schedules.timers import Timers
 

@@ -126,8 +126,7 @@ def repair(
     Exit codes: 0 all replicas agree, 1 some still differ, 2 some partitions are undecided or unknown, 254 usage or
     set-up error, 255 failed. With --plan: 0 all differences can be repaired, 2 some cannot.
     """
-    from harness.protect.repair.plan import plan_of  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.protect.repair.preflight import check_saved  # noqa: PLC0415
+    from harness.protect.repair.plan import check_saved, plan_of  # noqa: PLC0415  (slow imports, only where needed)
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
 
     required = {"bootstrap": "--bootstrap-server on the command line itself", "is_plan": "--plan or --apply"}

@@ -26,8 +26,7 @@ from harness.broker_files.segments.records import DATA, MARKERS, first_marker
 from harness.errors import HarnessError
 from harness.host.clock import Clock, Routine
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.replica import ReplicaReader
+from harness.kafka_api.fetch import ReplicaReader, ReplicaState
 from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
 from harness.run_folder.history import read_lines
 

@@ -10,8 +10,7 @@ from harness.cluster.cluster import Cluster
 from harness.cluster.observe import as_lists
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
-from harness.kafka_api.replica import ReplicaReader
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaReader, ReplicaState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import BATCHES, BROKER_UUID, STATE, RunFolder
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.phrases import offsets_text
 from harness.judge.finding import Finding, Place
-from harness.kafka_api.error_names import NO_COORDINATOR_YET
+from harness.kafka_api import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 Line: TypeAlias = Mapping[str, Any]

@@ -15,9 +15,9 @@ from harness.errors import HarnessError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.groups import commit_offsets
 from harness.run_folder.history import History
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic

@@ -23,7 +23,7 @@ from harness.schedules.timers import Timers
 from harness.targets import KAFKA, REDPANDA, SIMULATED, Target
 
 if TYPE_CHECKING:
-    from harness.kafka_api.replica import ReplicaReader
+    from harness.kafka_api.fetch import ReplicaReader
 
 SystemSettings = tuple[dict[str, str], dict[str, str]]
 """Settings of topics, and of brokers."""

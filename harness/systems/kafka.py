@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.replica import ReplicaReader, WireReader
+from harness.kafka_api.fetch import ReplicaReader, WireReader
 from harness.runtimes.base import Runtime, live_addresses
 from harness.schedules.timers import DAY_MS, FREEZE, Timers
 from harness.systems import System, SystemSettings

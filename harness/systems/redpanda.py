@@ -14,9 +14,9 @@ from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import ReplicaReader, WireReader
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
-from harness.kafka_api.replica import ReplicaReader, WireReader
 from harness.runtimes.base import AdminApi, Runtime, ability, live_addresses, live_brokers
 from harness.schedules.placement import Placement
 from harness.schedules.timers import DAY_MS, Timers

@@ -18,10 +18,9 @@ from harness.errors import HarnessError, UsageError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaEnds, ReplicaReader, ReplicaState
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
-from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.batch import encoded
@@ -141,7 +140,7 @@ class SimulatedAdmin:
 
 @dataclass(frozen=True)
 class SimulatedReader:
-    """Implements `harness.kafka_api.replica.ReplicaReader`."""
+    """Implements `harness.kafka_api.fetch.ReplicaReader`."""
 
     cluster: SimCluster
     broker: int

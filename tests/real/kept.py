@@ -13,8 +13,8 @@ from sandbox import Sandbox, copy_live_disk, wait_until
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ask
-from harness.kafka_api.groups import commit_offsets
 
 COORDINATOR_S: Final = 120.0
 

@@ -30,10 +30,9 @@ from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
+from harness.kafka_api.client_requests import produce
 from harness.kafka_api.connection import Connection, ask
-from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.producing import produce
-from harness.kafka_api.replica import WireReader
+from harness.kafka_api.fetch import ReplicaState, WireReader
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 

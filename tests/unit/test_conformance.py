@@ -18,9 +18,9 @@ from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
+from harness.kafka_api.client_requests import ProducerIdentity
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, message
-from harness.kafka_api.producing import ProducerIdentity
 from harness.model_checking.conform import partition as partitions
 from harness.model_checking.conform.brokers import CLEANED, Brokers, fetch_offsets, read_folder
 from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules

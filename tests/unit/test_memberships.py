@@ -16,7 +16,7 @@ from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.consequences import group_consequences
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.groups import CommittedOffsets, commit_offsets
+from harness.kafka_api.client_requests import CommittedOffsets, commit_offsets
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run

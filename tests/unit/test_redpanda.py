@@ -19,8 +19,8 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.broker_files.segments.redpanda import HEADER, RAFT_DATA
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api.fetch import WireReader
 from harness.kafka_api.metadata import PartitionState
-from harness.kafka_api.replica import WireReader
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.systems.redpanda import RedpandaControl

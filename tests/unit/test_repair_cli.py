@@ -15,8 +15,7 @@ from test_repair_plan import CAUTION, finding, plan_of, undecided, verdict
 from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.protect.repair import run
-from harness.protect.repair.plan import Abort, Undecided, read_audit
-from harness.protect.repair.preflight import PreparedRepair
+from harness.protect.repair.plan import Abort, PreparedRepair, Undecided, read_audit
 from harness.protect.repair.run import Aborted, RepairResult, is_confirmed
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json

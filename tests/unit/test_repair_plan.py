@@ -12,8 +12,7 @@ from harness.audit.explain.advice import caution_of
 from harness.errors import UsageError
 from harness.json_codec import to_json
 from harness.protect.repair import plan as module
-from harness.protect.repair.plan import Abort, RepairPlan, read_audit
-from harness.protect.repair.preflight import PreparedRepair
+from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, read_audit
 from harness.protect.repair.show import exit_code_of_plan, show_plan
 from harness.terminal import Terminal
 

@@ -13,8 +13,7 @@ from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
 from harness.protect.guard.cluster import PAUSE
 from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers
-from harness.protect.repair.plan import RepairPlan, Task
-from harness.protect.repair.preflight import PreparedRepair, check_cluster, check_saved, prepare
+from harness.protect.repair.plan import PreparedRepair, RepairPlan, Task, check_cluster, check_saved, prepare
 from harness.protect.repair.steps import PartitionRepair
 
 TP = ("t", 0)

@@ -11,8 +11,7 @@ from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
-from harness.kafka_api.replica import ReplicaEnds, WireReader
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaEnds, ReplicaState, WireReader
 from harness.kafka_api.transactions import OpenTransaction
 
 TP, OTHER = ("t", 0), ("t", 1)

@@ -11,7 +11,7 @@ from stored_markers import encode_marker
 from harness.broker_files.internal_topics.decode import OffsetKey, encode_group_key, encode_offset_key
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-from harness.kafka_api.error_names import UNSTABLE_OFFSET
+from harness.kafka_api import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.internal_topics import ANSWERS, GroupView, answered, refusal_in, replayed, serves_groups

@@ -8,7 +8,7 @@ from typing import Any
 from fakes.connections import StallingReader
 
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
+from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
 from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
 from harness.soak.evidence.offsets import PERIOD_S, sampled_offsets

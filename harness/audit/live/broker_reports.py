@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
 from harness.escape import escape
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.error_names import NO_TOPIC_ACCESS
 from harness.kafka_api.fetch import choose_fetch_version, fetch, list_log_ends
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.transactions import (

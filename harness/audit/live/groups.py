@@ -13,8 +13,8 @@ from harness.audit.explain.impact import with_groups
 from harness.audit.live.cluster import AuditedCluster
 from harness.judge.finding import Place
 from harness.judge.verdict import Verdict
+from harness.kafka_api.client_requests import NO_OFFSET, fetch_offsets_of_groups, list_groups
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.groups import NO_OFFSET, fetch_offsets_of_groups, list_groups
 
 MOST_OFFSETS: Final = 200_000
 """The most offsets to ask one broker for, over all groups and partitions."""

@@ -19,9 +19,8 @@ from harness.broker_files.segments.batches import CorruptLogError
 from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import OUT_OF_RANGE, TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,

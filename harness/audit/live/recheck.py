@@ -17,8 +17,8 @@ from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.audit.live.reading import FETCH_BYTES, PARTITIONS_A_REQUEST
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
 from harness.judge.finding import CheckerRow, Place, name_of, place_of
+from harness.kafka_api import OUT_OF_RANGE
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
 
 PARTITION_BYTES: Final = 64 << 10

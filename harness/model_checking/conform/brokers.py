@@ -20,14 +20,12 @@ from harness.cluster.boot import Equipment, booted_cluster
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
 from harness.host.workspace import Workspace
-from harness.kafka_api import TopicPartition
-from harness.kafka_api import groups as groups_api
+from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
+from harness.kafka_api import client_requests as groups_api
+from harness.kafka_api.client_requests import fetch_offsets_of_groups
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.error_names import UNSTABLE_OFFSET
-from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
-from harness.kafka_api.groups import fetch_offsets_of_groups
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, WireReader
 from harness.kafka_api.metadata import PartitionState
-from harness.kafka_api.replica import WireReader
 from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.partition import BrokerPartition
 from harness.model_checking.conform.picture import (

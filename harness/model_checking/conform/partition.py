@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import COMMIT, Record
-from harness.kafka_api import TopicPartition, connection, producing
+from harness.kafka_api import TopicPartition, client_requests, connection
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import ProducerIdentity, commit_offsets, delete_offset
 from harness.kafka_api.connection import RetryPolicy
-from harness.kafka_api.groups import commit_offsets, delete_offset
 from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
-from harness.kafka_api.producing import ProducerIdentity
 from harness.kafka_api.topics import delete_records
 from harness.model_checking.conform.picture import Named
 from harness.model_checking.conform.schedules import STAYING
@@ -176,7 +175,7 @@ class RequestProducer:
         """Obtain an id, or a higher epoch; an open transaction is aborted first."""
         transactional_id = self.identity.transactional_id
         where = self._coordinator if transactional_id else self._partition.any_broker
-        request = producing.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS)
+        request = client_requests.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS)
         self.identity = self._partition.ask(where, request)
         self._sequence = 0
         self._is_registered = False
@@ -202,16 +201,16 @@ class RequestProducer:
             is_transactional=producer.transactional_id is not None,
             leader_epoch=-1,
         )
-        return producing.produce(self._partition.partition, batch, producer.transactional_id, version)
+        return client_requests.produce(self._partition.partition, batch, producer.transactional_id, version)
 
     def register(self) -> None:
         """Add the partition to the transaction, which begins it."""
         if not self._is_registered:
             group, partition = self._partition.group, self._partition.partition
             request = (
-                producing.add_partition(self.identity, partition)
+                client_requests.add_partition(self.identity, partition)
                 if group is None
-                else producing.add_offsets(self.identity, group)
+                else client_requests.add_offsets(self.identity, group)
             )
             self._partition.ask(self._coordinator, request)
             self._is_registered = True
@@ -219,7 +218,9 @@ class RequestProducer:
     def end(self, outcome: str) -> None:
         """End the transaction; its marker is written after the answer."""
         version = self._partition.version
-        request = producing.end_transaction(self.identity, is_commit=outcome == COMMIT, transaction_version=version)
+        request = client_requests.end_transaction(
+            self.identity, is_commit=outcome == COMMIT, transaction_version=version
+        )
         self.identity = self._partition.ask(self._coordinator, request)
         self._is_registered = False
         if version > 1:
@@ -235,4 +236,4 @@ def offset_request(producer: ProducerIdentity, group: str, version: int, records
     offsets = {partition: int(value)}
     if producer.transactional_id is None:
         return commit_offsets(group, offsets)
-    return producing.commit_in_transaction(producer, group, offsets, version)
+    return client_requests.commit_in_transaction(producer, group, offsets, version)

@@ -24,14 +24,13 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import produce
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream, retried
-from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
-from harness.kafka_api.producing import produce
 from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs
 from harness.protect.guard.cluster import POLICY
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry

@@ -20,11 +20,10 @@ from typing import Final, TypeAlias
 from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
-from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
 from harness.kafka_api.topics import TOPIC_RESOURCE, ConfigEntry, alter_configs, describe_configs, list_reassignments
 

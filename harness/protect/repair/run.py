@@ -26,8 +26,7 @@ from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelThrottle, RepairJournal, RepairOwner
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.plan import Abort, RepairPlan
-from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
+from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
 from harness.spark.options import SparkOptions
 

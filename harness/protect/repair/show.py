@@ -10,8 +10,7 @@ from harness.json_codec import to_json
 from harness.judge.finding import brokers_text, name_of
 from harness.judge.verdict import CLEAN, Verdict
 from harness.kafka_api import TopicPartition
-from harness.protect.repair.plan import RepairPlan, Undecided
-from harness.protect.repair.preflight import PreparedRepair
+from harness.protect.repair.plan import PreparedRepair, RepairPlan, Undecided
 from harness.protect.repair.run import RepairResult
 from harness.protect.repair.steps import PartitionRepair
 from harness.terminal import Table, Terminal

@@ -27,11 +27,10 @@ from harness.broker_files.segments.batches import iter_records, marker
 from harness.broker_files.segments.records import MARKERS
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import fetch_offsets
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.error_names import UNSTABLE_OFFSET
-from harness.kafka_api.groups import fetch_offsets
 from harness.models.world.groups import Commit, Offsets, TransactionEnd
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations import CommitOffset, SendOffset

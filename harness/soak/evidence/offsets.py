@@ -20,7 +20,7 @@ from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Poller
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
+from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
 
 PERIOD_S: Final = 0.5
 

@@ -10,9 +10,8 @@ from fakes.brokers import Held, described, described_partition, fetched, fetched
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection, SocketStream
-from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader, ReplicaState
 from harness.kafka_api.messages import Request
-from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.kafka_api.transactions import OpenTransactions
 
 T = TypeVar("T")
