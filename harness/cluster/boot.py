@@ -6,7 +6,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.clients import ClientSpec
@@ -49,18 +49,16 @@ def equip(request: RuntimeRequest, runtime: str, *, has_jvm_clients: bool = True
     """Return the equipment of a target's brokers; ``gate``: options of a gate, or None. Raises `UsageError`."""
     ready = find_runtime(runtime)(request)
     jars = ready.jars or jars_for_client(request.target, needed=has_jvm_clients, on_progress=request.on_progress)
-    agent = None if gate is None else _fitting_agent(request, jars, gate)
-    return Equipment(request.target, request.java, runtime, ready, jars, agent)
-
-
-def _fitting_agent(request: RuntimeRequest, jars: JarSet | None, options: str) -> Agent:
+    equipment = Equipment(request.target, request.java, runtime, ready, jars)
+    if gate is None:
+        return equipment
     if jars is None:
         raise UsageError(f"--gate is for brokers of this host, and {request.target.name} has none")
     agent = build_agent(request.java, request.on_progress)
-    verification = verify_agent(request.java, agent.jar, jars.classpath, options)
+    verification = verify_agent(request.java, agent.jar, jars.classpath, gate)
     if not verification.fits:
         raise UsageError(f"--gate: {verification.reason}")
-    return agent
+    return replace(equipment, agent=agent)
 
 
 def client_spec(equipment: Equipment, spec: ClusterSpec, runtime: Runtime, log_path: Path) -> ClientSpec:

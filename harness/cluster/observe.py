@@ -125,7 +125,6 @@ class ReplicaObserver:
         return view is not None and view.log_end > offset and offset not in view.present
 
     def _recall(self, line: dict[str, Any]) -> None:
-        """Use an observation of an earlier process as the last view of that replica."""
         broker, tp = line["broker"], (line["topic"], line["partition"])
         before = self._views.get((broker, tp))
         appeared = {entry["offset"]: (entry["kind"], entry["producer_id"]) for entry in line["appeared"]}

@@ -21,8 +21,7 @@ import javaproperties
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.tokens import Token, Tokens, read_token, request_token, sign_token
 
-PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+PROTOCOLS = PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PLAIN, SCRAM_256, SCRAM_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
 OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
 MECHANISMS = (PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
@@ -32,12 +31,9 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  (the name of a 
 SERVICE, KEY_PASSWORD = "sasl.kerberos.service.name", "ssl.key.password"
 ONLY_HERE = {GSSAPI: "a Kerberos ticket is for this host", AWS_MSK_IAM: "AWS's credentials belong to this host"}
 """The reasons why a login cannot be sent to other hosts."""
-PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 """The first bytes of a JKS file. Since Java 9, type JKS also reads PKCS#12 files, the form that keytool writes."""
 ENDPOINT = "ssl.endpoint.identification.algorithm"
-ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
-"""Prefixes of the login properties; other properties of the file are not passed on."""
 
 JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
@@ -131,15 +127,12 @@ class Security:
         """The same login with the content of its files. Raises `UsageError` for a login that other hosts cannot use."""
         if self.mechanism and (reason := ONLY_HERE.get(self.named_mechanism)):
             raise UsageError(f"{self.source}: executors cannot log in, because {reason}; use --spark-master local[N]")
+        stores = ("ssl.truststore.", "ssl.keystore.")
+        properties = {name: value for name, value in self.properties.items() if not name.startswith(stores)}
+        if properties.get(TOKEN_URL, "").startswith("file:"):
+            properties[TOKEN_URL] = f"data:,{quote(self.tokens.token())}"
         inlined = {"ssl.truststore.certificates": self.trusted, "ssl.keystore.key": self.own}
-        if self.properties.get(TOKEN_URL, "").startswith("file:"):
-            inlined[TOKEN_URL] = f"data:,{quote(self.tokens.token())}"
-        others = {
-            name: value
-            for name, value in self.properties.items()
-            if not name.startswith(("ssl.truststore.", "ssl.keystore."))
-        }
-        return Security(self.source, {**others, **{name: value for name, value in inlined.items() if value}})
+        return Security(self.source, {**properties, **{name: value for name, value in inlined.items() if value}})
 
     @property
     def for_kafka_python(self) -> dict[str, Any]:
@@ -184,15 +177,11 @@ class Security:
                 f"{self.source}: the harness's own brokers take {PLAIN} and SCRAM, not {self.named_mechanism}"
             )
         user, password = (value.replace("\\", "\\\\").replace('"', '\\"') for value in self.credentials)
+        module = "scram.ScramLoginModule required;"
         if self.mechanism == PLAIN:
-            module = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";'
-        else:
-            module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        prefix = f"listener.name.{listener.lower()}"
-        return {
-            "sasl.enabled.mechanisms": self.mechanism,
-            f"{prefix}.{self.mechanism.lower()}.sasl.jaas.config": module,
-        }
+            module = f'plain.PlainLoginModule required user_{user}="{password}";'
+        jaas = f"listener.name.{listener.lower()}.{self.mechanism.lower()}.sasl.jaas.config"
+        return {"sasl.enabled.mechanisms": self.mechanism, jaas: f"org.apache.kafka.common.security.{module}"}
 
     @property
     def scram_user(self) -> str | None:
@@ -229,8 +218,9 @@ def read_security(path: Path) -> Security:
             properties = javaproperties.load(file)
     except (OSError, ValueError) as error:
         raise UsageError(f"--command-config {path} cannot be read: {error}") from error
-    login_properties = {name: value for name, value in properties.items() if name.startswith(ABOUT_SECURITY)}
-    security = Security(str(path), login_properties)
+    # Other properties of the file are not passed on.
+    login = {name: value for name, value in properties.items() if name.startswith(("security.", "sasl.", "ssl."))}
+    security = Security(str(path), login)
     if security.protocol not in PROTOCOLS:
         raise UsageError(f"{path}: security.protocol is {security.protocol}; give one of {', '.join(PROTOCOLS)}")
     if security.protocol.startswith("SASL"):
@@ -286,36 +276,33 @@ def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str 
     location = security.properties.get(f"{store}.location")
     if len(values) == len(inline) or location is None:
         return "\n".join(values) or None
-    file, kind = f"{security.source}: {store}.location {location}", security.properties.get(f"{store}.type", JKS)
+    file = f"{security.source}: {store}.location {location}"
+    kind = security.properties.get(f"{store}.type", "JKS").upper()
     try:
         content = Path(location).read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
-    if kind.upper() not in {PEM, PKCS12, JKS} or content.startswith(JKS_MAGIC):
+    if kind not in {"PEM", "PKCS12", "JKS"} or content.startswith(JKS_MAGIC):
         raise UsageError(
-            f"{file} is of type {kind.upper()}, which only Java reads; convert it"
+            f"{file} is of type {kind}, which only Java reads; convert it"
             " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
         )
-    if kind.upper() == PEM:
+    if kind == "PEM":
         return content.decode()
     password = security.properties.get(f"{store}.password")
-    key, chain = _unpacked(file, content, password.encode() if password is not None else None)
-    if has_key and key is None:
-        raise UsageError(f"{file} has no key")
-    return f"{key}{chain}" if has_key else chain
-
-
-def _unpacked(file: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
-    """Return the key and the certificates of a PKCS#12 store, as PEM; the key's own certificate comes first."""
     # Importing it takes a moment, and few runs need it.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
 
     try:
-        store = load_pkcs12(content, password)
+        pkcs12 = load_pkcs12(content, password.encode() if password is not None else None)
     except ValueError as error:
         raise UsageError(f"{file} cannot be opened: {error}") from error
-    certificates = ([store.cert] if store.cert else []) + store.additional_certs
-    chain = "".join(entry.certificate.public_bytes(Encoding.PEM).decode() for entry in certificates)
-    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode() if store.key else None
-    return key, chain
+    # The key's own certificate comes first.
+    certificates = [entry.certificate for entry in (pkcs12.cert, *pkcs12.additional_certs) if entry]
+    chain = "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)
+    if not has_key:
+        return chain
+    if pkcs12.key is None:
+        raise UsageError(f"{file} has no key")
+    return pkcs12.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode() + chain

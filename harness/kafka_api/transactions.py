@@ -1,7 +1,6 @@
 """Transactions: the open ones of a replica, those that a coordinator has, and the ABORT marker of a hanging one.
 
-ListTransactions and DescribeTransactions (KIP-664) need Describe on the transactional ids; brokers silently leave out
-the ids that a user may not see.
+Brokers silently leave out transactional ids on which a user has no right to Describe (KIP-664).
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,10 +39,9 @@ class ActiveProducer:
     first_offset: int | None
 
 
-ProducersOrError: TypeAlias = tuple[ActiveProducer, ...] | str
-
-
-def describe_producers(partitions: Iterable[TopicPartition]) -> Request[dict[TopicPartition, ProducersOrError]]:
+def describe_producers(
+    partitions: Iterable[TopicPartition],
+) -> Request[dict[TopicPartition, tuple[ActiveProducer, ...] | str]]:
     """Return the producers of a broker's replicas, or an error's name (KIP-664); followers answer, too."""
     return request(
         DescribeProducersRequest,
@@ -54,12 +52,11 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> Request[dict[Top
 
 
 def _producer(producer: Any) -> ActiveProducer:
-    offset = producer.current_txn_start_offset
-    fields = (producer.producer_id, producer.producer_epoch, producer.last_sequence)
-    return ActiveProducer(*fields, offset if offset >= 0 else None)
+    offset = producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
+    return ActiveProducer(producer.producer_id, producer.producer_epoch, producer.last_sequence, offset)
 
 
-def open_transactions(producers: ProducersOrError) -> OpenTransactions:
+def open_transactions(producers: tuple[ActiveProducer, ...] | str) -> OpenTransactions:
     """Return the open transactions of these producers; None for an error."""
     if isinstance(producers, str):
         return None
@@ -78,9 +75,8 @@ def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = 
             return error_name(answer.error_code)
         return tuple(state.transactional_id for state in answer.transaction_states)
 
-    return request(
-        ListTransactionsRequest, 0, decode, state_filters=list(states), producer_id_filters=list(producer_ids)
-    )
+    filters = {"state_filters": list(states), "producer_id_filters": list(producer_ids)}
+    return request(ListTransactionsRequest, 0, decode, **filters)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from harness.protect.guard.cluster import (
     PAUSE,
     RETENTION_MS,
     is_same,
-    missing_replicas,
     united,
     window_ms,
 )
@@ -79,7 +78,7 @@ def test_the_window_is_the_lag_and_the_retention() -> None:
 
 def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:
     states = {("t", 0): PartitionState(1, (1, 3, 2), (1, 3)), ("t", 1): PartitionState(1, (1, 3, 2), (3, 2, 1))}
-    assert missing_replicas(states) == {(("t", 0), 2)}
+    assert united([states]).missing == {(("t", 0), 2)}
 
 
 def test_one_broker_that_says_so_is_enough() -> None:

@@ -84,8 +84,8 @@ class KafkaChannel:
         try:
             if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
-            self._first = self._ask_leader(_of_partition(list_offsets({PARTITION: EARLIEST})))
-            end = self._ask_leader(_of_partition(list_offsets({PARTITION: LATEST})))
+            self._first = self._ask_about(list_offsets({PARTITION: EARLIEST}))
+            end = self._ask_about(list_offsets({PARTITION: LATEST}))
         except (OSError, HarnessError) as error:
             raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
         if end < self._replayed.position:
@@ -126,7 +126,7 @@ class KafkaChannel:
             if self.clock.now_s() > deadline_s:
                 raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
             try:
-                answer = self._ask_leader(_of_partition(fetch({PARTITION: position})))
+                answer = self._ask_about(fetch({PARTITION: position}))
             except (OSError, HarnessError) as error:
                 raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
             for batch in until_cut(iter_batches(answer.records, source=TOPIC)):
@@ -166,24 +166,20 @@ class KafkaChannel:
         self._leader = leader
         return answer
 
+    def _ask_about(self, request: Request[Mapping[TopicPartition, T | str]]) -> T:
+        """Ask the leader about the channel's partition; an error's name is raised as `HarnessError`."""
+        value = self._ask_leader(request)[PARTITION]
+        if isinstance(value, str):
+            self._leader = None
+            raise HarnessError(value)
+        return value
+
     def _policy(self) -> str | None:
         """Return the channel's cleanup policy; None where the broker that answers does not know the topic yet."""
         settings = self._client.ask_any(describe_configs(TOPIC_RESOURCE, [TOPIC], [POLICY]), TOPIC_CHANGE)[TOPIC]
         if isinstance(settings, str) and settings != NO_SUCH_TOPIC:
             raise HarnessError(settings)
         return None if isinstance(settings, str) else settings[POLICY].value
-
-
-def _of_partition(request: Request[Mapping[TopicPartition, T | str]]) -> Request[T]:
-    """Return the request with the answer for the channel's partition; an error's name is raised as `HarnessError`."""
-
-    def decode(answer: Any) -> T:
-        value = request.decode(answer)[PARTITION]
-        if isinstance(value, str):
-            raise HarnessError(value)
-        return value
-
-    return replace(request, decode=decode)  # type: ignore[arg-type,return-value]
 
 
 GROUP: Final = "compaction-guard"

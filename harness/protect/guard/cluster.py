@@ -80,15 +80,13 @@ ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
-"""A partition, and the broker of the replica."""
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The cluster at one time: its topics, as far as this user may describe them.
+    """The topics that this user may describe, and the ``missing`` replicas: assigned, and out of the ISR.
 
-    ``missing``: assigned replicas that are out of the ISR. ``adding``: the missing replicas that are being added.
-    ``notes``: sentences on unanswered questions.
+    ``adding``: the missing replicas that are being added. ``notes``: sentences on unanswered questions.
     """
 
     topics: frozenset[str]
@@ -102,15 +100,11 @@ class ClusterView:
         return frozenset(topic for (topic, _), _ in self.missing)
 
 
-def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Replica]:
-    """Return the assigned replicas that are out of the ISR."""
-    return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
-
-
 def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
     """Return the reports of several brokers together."""
-    topics = frozenset(topic for answer in answers for topic, _ in answer)
-    return ClusterView(topics, frozenset().union(*map(missing_replicas, answers)))
+    states = [(tp, state) for answer in answers for tp, state in answer.items()]
+    missing = ((tp, broker) for tp, state in states for broker in state.replicas if broker not in state.isr)
+    return ClusterView(frozenset(topic for (topic, _), _ in states), frozenset(missing))
 
 
 @dataclass(frozen=True)
@@ -153,16 +147,15 @@ class LiveCluster:
         asked = self._in_turn()
         answers = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
         states = {address: state for address, state in answers.items() if state is not None}
-        self._note_answers(states.keys(), answers.keys())
+        if self._answering & answers.keys() - states.keys():
+            self._alarmed_until_s = self._clock.now_s() + ALARM_S
+        self._answering = self._answering - answers.keys() | states.keys()
         every = states.values() or [self._client.ask_any(describe_cluster(None), METADATA)]
         self._client.remember(every)
         return united([state.partitions for state in every])
 
     def with_added(self, view: ClusterView) -> ClusterView:
-        """Mark the missing replicas that are being added, or add a note where this user may not know.
-
-        Brokers forward this request to the controller, which may be about to be replaced.
-        """
+        """Mark the missing replicas that are being added, by the controller; add a note where that is unknown."""
         if not view.missing:
             return view
         try:
@@ -196,17 +189,10 @@ class LiveCluster:
         self._client.close()
 
     def _in_turn(self) -> list[Address]:
-        """Return the brokers to ask in this round; the next round asks others."""
         brokers = list(self._client.brokers.values() or self._bootstrap)
         candidates = [address for address in brokers if not self._client.is_silent(address)] or brokers
         start, self._turn = self._turn % len(candidates), self._turn + 1
         return (candidates[start:] + candidates[:start])[:ASKED]
-
-    def _note_answers(self, answering: Collection[Address], asked: Collection[Address]) -> None:
-        """Raise the alarm for brokers that answered before, and do not answer now."""
-        if self._answering & set(asked) - set(answering):
-            self._alarmed_until_s = self._clock.now_s() + ALARM_S
-        self._answering = self._answering - set(asked) | set(answering)
 
     def _metadata(self, address: Address) -> ClusterState | None:
         try:

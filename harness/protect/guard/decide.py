@@ -3,11 +3,9 @@
 A guard may be killed between any two of its requests, and a request whose answer is lost may have been executed. So
 the step of a pause that is not complete (``pausing``, ``releasing``) follows from the topic's present settings: a
 setting with the value of a pause was set by the guard, and its value in ``found`` stays; any other value is the topic's
-own. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, which stays until the
-pause ends.
+own. In a complete pause (``paused``), another value is somebody's decision, which stays until the pause ends.
 
-Kafka has no compare-and-set for settings, so `carry_out` reads them again just before a change. ``harness repair``
-pauses topics by the same function.
+Kafka has no compare-and-set for settings, so `carry_out` reads them again just before a change.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -104,8 +102,7 @@ def carry_out(
 ) -> dict[str, str]:
     """Execute steps; return the topics whose settings were not changed, with the reason.
 
-    ``raise_if_replaced`` is called just before a change. Raises `HarnessError` and OSError where the cluster does not
-    answer.
+    ``raise_if_replaced`` is called just before a change. Raises `HarnessError` and OSError without an answer.
     """
     refused: dict[str, str] = {}
     channel.append([entry_of(step.announced) for step in decided if step.announced is not None])

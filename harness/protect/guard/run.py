@@ -52,10 +52,7 @@ def guard_until_signal(
     listen: tuple[str, int],
     observe_every_s: float,
 ) -> int:
-    """Guard a cluster until SIGTERM or SIGINT; a second signal ends it at once. Return the exit code.
-
-    ``listen``: host and port of the metrics.
-    """
+    """Guard a cluster until SIGTERM or SIGINT; a second signal ends it at once. ``listen``: host, port of metrics."""
     clock = RealClock()
     with ExitStack() as stack, signalled() as stop:
         consumer_config(bootstrap)  # rejects a login that librdkafka does not support before a topic is created
@@ -71,20 +68,18 @@ def guard_until_signal(
             lambda: (unhealthy(guard.status, clock.time_ms()), health(guard.status, observer.latest)),
         )
         stack.callback(endpoint.close)
-        urls = f"http://{endpoint.address}/metrics and /health"
-        log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", urls))
+        log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
         observing = ThreadRoutine(observe_every_s, lambda: observer.observe(guard.status), "observations")
         stack.callback(observing.let_end)
-        remaining: int | None = None
         try:
             while not stop.is_set():
                 guard.attempt()
                 wait_for_round(guard, stop, clock)
-            remaining = guard.end()
+            guard.end()
         except KeyboardInterrupt:
             pass
         finally:
-            remaining = guard.paused if remaining is None else remaining
+            remaining = guard.paused
             end = "this guard leaves no topic paused"
             if remaining:
                 command = f"harness guard release --bootstrap-server {','.join(map(str, bootstrap))}"
@@ -174,11 +169,9 @@ def signalled() -> Iterator[Flag]:
 
 
 def wait_for_round(guard: Guard, stop: Flag, clock: Clock) -> None:
-    """Wait for the next round, and serve the group meanwhile; a change of the lead begins a round at once.
-
-    A round that failed may not have noticed a change, which would end every wait: without brokers, the group takes the
-    lead from this guard, and no round succeeds.
-    """
+    """Wait for the next round, and serve the group meanwhile; a change of the lead begins a round at once."""
+    # A round that failed may not have noticed a change, which would end every wait: without brokers, the group takes
+    # the lead from this guard, and no round succeeds.
     led = guard.status.leads if guard.status.failure is None else None
 
     def is_due() -> bool:

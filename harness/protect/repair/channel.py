@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.guard import decide
 from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, entry_of
@@ -61,11 +62,11 @@ class RepairJournal:
 
     def store(self, entry: PartitionRepair) -> None:
         """Store progress in place of the partition's earlier progress."""
-        self.write(f"{PROGRESS}{entry.name}", asdict(entry), entry.partition[0])
+        self.write(f"{PROGRESS}{name_of(entry.partition)}", asdict(entry), entry.partition[0])
 
     def remove(self, partition: TopicPartition) -> None:
         """Remove the progress of a partition."""
-        self.write(f"{PROGRESS}{partition[0]}-{partition[1]}", None, partition[0])
+        self.write(f"{PROGRESS}{name_of(partition)}", None, partition[0])
 
 
 def _progress(value: dict[str, Any]) -> PartitionRepair:
@@ -117,7 +118,6 @@ class ChannelHolds:
         self.journal.channel.append([Entry(kind, topic, content={"by": REPAIR}) for topic in topics])
 
     def _carry_out(self, topics: Collection[str], to_pause: Collection[str]) -> None:
-        """Announce each topic's step, change its settings if they are as expected, and store the new phase."""
         if not topics:
             return
         channel = self.journal.channel

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from harness.errors import HarnessError, UsageError
-from harness.judge.finding import brokers_text
+from harness.judge.finding import brokers_text, name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
@@ -59,7 +59,7 @@ class ClusterAnswers:
         if len(states) != 1 or len(ids) != 1:
             return "the brokers' metadata to be the same"
         if state is None:
-            return f"{entry.name} to be in the metadata"
+            return f"{name_of(entry.partition)} to be in the metadata"
         if silent := sorted((frozenset(state.replicas) & self.online) - self.brokers.keys()):
             return f"an answer of {brokers_text(silent)}"
         folders = {b: answer.folders for b, answer in self.brokers.items() if not isinstance(answer.folders, str)}

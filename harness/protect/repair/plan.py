@@ -20,7 +20,7 @@ from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
 from harness.kafka_api import TopicPartition
 from harness.protect.repair.live import ClusterAnswers
-from harness.protect.repair.steps import ObservedPartition, PartitionRepair, needs_spare
+from harness.protect.repair.steps import PartitionRepair, needs_spare
 from harness.run_folder.store import SCHEMA, begin_of
 
 
@@ -102,7 +102,9 @@ def plan_of(
         elif accusing and (task := _task(place, accusing)) is not None:
             tasks.append(task)
         elif accusing:
-            undecided.append(_undecided(place, accusing, _compared(verdict, place) or _named(accusing)))
+            scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
+            compared = [replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"]]
+            undecided.append(_undecided(place, accusing, tuple(compared) or _named(accusing)))
     unknown = [
         (scenario.scenario, scenario.reason)
         for scenario in verdict.scenarios
@@ -115,10 +117,8 @@ def plan_of(
         for finding in findings
         if finding.anomaly == HANGING_TRANSACTION and finding.producer_id is not None
     )
-    cluster_id = verdict.target.get("cluster_id") or None
-    return RepairPlan(
-        tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, begin_of(verdict.run_id)
-    )
+    cluster_id, begin = verdict.target.get("cluster_id") or None, begin_of(verdict.run_id)
+    return RepairPlan(tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, begin)
 
 
 def read_audit(content: Any) -> Verdict:
@@ -175,7 +175,6 @@ def _task_by_person(place: TopicPartition, findings: Sequence[Finding], broker: 
 def _sorted_task(
     place: TopicPartition, wrong: set[int], right: set[int], why: Sequence[str], findings: Sequence[Finding]
 ) -> Task:
-    """Return the task, with the consumer groups whose offsets the findings are about."""
     records = [finding.record for finding in findings if finding.record is not None and is_about_offsets(finding)]
     groups = sorted({record.key["group"] for record in records if record.key is not None})
     commits = sorted({record.commit for record in records if record.commit is not None})
@@ -191,11 +190,6 @@ def _undecided(place: TopicPartition, findings: Sequence[Finding], replicas: tup
         for group in finding.disagree or ()
     ]
     return Undecided(place, why, tuple(serves), replicas)
-
-
-def _compared(verdict: Verdict, place: TopicPartition) -> tuple[int, ...]:
-    scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
-    return tuple(replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"])
 
 
 def _named(findings: Sequence[Finding]) -> tuple[int, ...]:
@@ -278,14 +272,14 @@ def prepare(
 
 
 def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -> PartitionRepair | str:
-    """Return the progress to begin with, or the reason why the partition is refused."""
     observed = answers.partition(PartitionRepair(task.partition, "", (), -1, task.right, task.wrong))
     if isinstance(observed, str):
         return f"the cluster is not fit for a repair: waited for {observed}"
     wrong = tuple(broker for broker in task.wrong if broker in observed.replicas)
     right = tuple(broker for broker in observed.replicas if broker in task.right)
     takes_spare = needs_spare(observed.replicas, observed.min_insync)
-    chosen = _spare(observed, spare) if takes_spare else None
+    free = [b for b in sorted(observed.online - frozenset(observed.replicas)) if observed.is_without_folder(b)]
+    chosen = next((broker for broker in free if spare in {None, broker}), None) if takes_spare else None
     down = sorted(frozenset(wrong) - observed.online)
     refusals = {
         f"{brokers_text(task.wrong)} has no replica any more: audit again": not wrong,
@@ -300,12 +294,6 @@ def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -
     return PartitionRepair(
         task.partition, observed.topic_id, observed.replicas, observed.leader, right, wrong, chosen, audit=audit
     )
-
-
-def _spare(observed: ObservedPartition, chosen: int | None) -> int | None:
-    """Return a broker without a replica and without an old folder of the partition."""
-    free = [b for b in sorted(observed.online - frozenset(observed.replicas)) if observed.is_without_folder(b)]
-    return next((broker for broker in free if chosen in {None, broker}), None)
 
 
 def _full_disks(

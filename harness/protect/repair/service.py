@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.errors import HarnessError
 from harness.host.clock import Clock
+from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import retried
 from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
@@ -165,7 +166,7 @@ class Repairs:
         try:
             if step is Act.DONE:
                 self.journal.store(replace(repair.entry, is_done=True))
-                self.on_step(f"{repair.entry.name}: done")
+                self.on_step(f"{name_of(repair.entry.partition)}: done")
                 return repair.outcome(None, now_s)
             self._act(repair, step)
         except (HarnessError, OSError) as error:
@@ -175,8 +176,7 @@ class Repairs:
         return None
 
     def _act(self, repair: _ActiveRepair, step: Step) -> None:
-        """Take a step. Raises `HarnessError` or OSError; then it is taken again."""
-        name, partition = repair.entry.name, repair.entry.partition
+        name, partition = name_of(repair.entry.partition), repair.entry.partition
         match step:
             case Wait(condition):
                 repair.waits_for = condition
@@ -185,10 +185,12 @@ class Repairs:
                 self.holds.hold([partition[0]])
             case RecordProgress(entry):
                 self.journal.store(entry)
-                self._report(repair.entry, entry)
-                if entry.rebuilt != repair.entry.rebuilt:
-                    repair.complete_bytes += repair.sizes_bytes.get(repair.entry.copies, 0)
-                repair.entry = entry
+                before, repair.entry = repair.entry, entry
+                if entry.rebuilt != before.rebuilt:
+                    repair.complete_bytes += repair.sizes_bytes.get(before.copies, 0)
+                    self.on_step(f"{name}: the copy on broker {entry.rebuilt[-1]} is complete")
+                elif before.copy is not None and entry.copy is None:
+                    self.on_step(f"{name}: the leader changed during the copy, which begins again")
             case Reassign(replicas):
                 numbers = ", ".join(map(str, replicas))
                 repair.waits_for = f"its replicas to be {numbers}"
@@ -197,12 +199,6 @@ class Repairs:
             case Act.ELECT:
                 repair.waits_for = "the preferred leader to lead"
                 self.cluster.elect_preferred(partition)
-
-    def _report(self, before: PartitionRepair, after: PartitionRepair) -> None:
-        for broker in after.rebuilt[len(before.rebuilt) :]:
-            self.on_step(f"{after.name}: the copy on broker {broker} is complete")
-        if before.copy is not None and after.copy is None and before.rebuilt == after.rebuilt:
-            self.on_step(f"{after.name}: the leader changed during the copy, which begins again")
 
     def _release(self) -> None:
         """Release the topics of which every partition in the journal is done."""

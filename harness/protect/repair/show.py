@@ -98,7 +98,7 @@ def show_plan(out: Terminal, plan: RepairPlan, prepared: PreparedRepair) -> None
 def _entry_text(entry: PartitionRepair) -> str:
     spare = "" if entry.spare is None else f", with a replica on broker {entry.spare} meanwhile"
     copied = f"copied from {' or '.join(f'broker {b}' for b in entry.right)}"
-    return f"{entry.name}: the replica of {brokers_text(entry.wrong)} is removed and {copied}{spare}"
+    return f"{name_of(entry.partition)}: the replica of {brokers_text(entry.wrong)} is removed and {copied}{spare}"
 
 
 def result_json(plan: RepairPlan, result: RepairResult, before: Verdict) -> dict[str, Any]:

@@ -81,11 +81,6 @@ class PartitionRepair:
         """The brokers that may have a replica during the repair."""
         return frozenset((*self.replicas, *self.copying))
 
-    @property
-    def name(self) -> str:
-        """The name of the partition's folders."""
-        return f"{self.partition[0]}-{self.partition[1]}"
-
 
 @dataclass(frozen=True)
 class ObservedPartition:
@@ -230,7 +225,6 @@ def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop |
 
 
 def _follow(entry: PartitionRepair, observed: ObservedPartition, broker: int, is_broken: IsBroken) -> Step:
-    """Follow a copy until it is complete, or does not count."""
     copy = entry.copy
     if copy is None or is_broken(Rule.ONE_LEADER):
         return RecordProgress(replace(entry, copy=None))
