@@ -7,7 +7,6 @@ accepts connections and never answers.
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -65,8 +64,12 @@ class SocketStream:
         self._correlation_id += 1
         message.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
         self._socket.sendall(bytes(message.encode(framed=True, header=True)))
-        (size_bytes,) = struct.unpack(">i", self._read(4))
-        body = self._read(size_bytes)
+        # One request at a time: this file never reads into another answer.
+        with self._socket.makefile("rb") as file:
+            size_bytes = int.from_bytes(file.read(4))
+            body = file.read(size_bytes)
+        if not size_bytes or len(body) < size_bytes:
+            raise ConnectionResetError(f"broker at {self.address} closed the connection")
         return message.header.get_response_class().decode(body, header=True)
 
     def _log_in(self, security: Security) -> None:
@@ -96,15 +99,6 @@ class SocketStream:
         if answer.error_code:
             raise HarnessError(f"{self.address} refuses the login of {security.source}: {answer.error_message}")
         return bytes(answer.auth_bytes)
-
-    def _read(self, size_bytes: int) -> bytes:
-        chunks = bytearray()
-        while len(chunks) < size_bytes:
-            chunk = self._socket.recv(min(size_bytes - len(chunks), 1 << 20))
-            if not chunk:
-                raise ConnectionResetError(f"broker at {self.address} closed the connection")
-            chunks += chunk
-        return bytes(chunks)
 
     def close(self) -> None:
         """Close the socket."""

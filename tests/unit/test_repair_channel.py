@@ -17,7 +17,6 @@ from harness.protect.repair.channel import (
     ChannelHolds,
     ChannelThrottle,
     RepairJournal,
-    RepairOwner,
     TakenOverError,
 )
 from harness.protect.repair.live import LiveRepairCluster
@@ -133,11 +132,11 @@ def test_a_topic_that_was_deleted_meanwhile_is_forgotten() -> None:
 
 def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = (RepairOwner(journal_of(cluster, f"repair {number}", clock)) for number in (1, 2))
+    first, second = (journal_of(cluster, f"repair {number}", clock) for number in (1, 2))
     first.claim()
 
     def sign(name: str) -> None:
-        if name == "read" and clock.now > first.due_s:
+        if name == "read" and clock.now > first.sign_due_s:
             cluster.before = lambda _name: None
             first.check()
 
@@ -148,7 +147,7 @@ def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
 
 def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_left_at_once() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = (RepairOwner(journal_of(cluster, f"repair {number}", clock)) for number in (1, 2))
+    first, second = (journal_of(cluster, f"repair {number}", clock) for number in (1, 2))
     first.claim()
     second.claim()
     assert clock.now >= SILENT_S
@@ -158,7 +157,7 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
     second.check()
     second.leave()
     before = clock.now
-    RepairOwner(journal_of(cluster, "repair 3", clock)).claim()
+    journal_of(cluster, "repair 3", clock).claim()
     assert clock.now == before
 
 

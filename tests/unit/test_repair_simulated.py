@@ -11,7 +11,7 @@ from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.kafka_api import TopicPartition
 from harness.protect.guard.cluster import DIRTY_RATIO
-from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
+from harness.protect.repair.channel import ChannelHolds, RepairJournal, TakenOverError
 from harness.protect.repair.service import RepairOutcome, Repairs
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, Rules, needs_spare
 
@@ -215,11 +215,10 @@ def repair_by_channel(
     guarded.before = guarded.after = lambda _name: kill()
     for number in range(MOST_KILLS):
         journal = RepairJournal(FakeChannel(guarded, clock, f"repair {number}"))
-        owner = RepairOwner(journal)
         holds = ChannelHolds(journal, guarded)
-        repairs = repairing(cluster, journal, clock, holds, at_once=2, check_owner=owner.check)
+        repairs = repairing(cluster, journal, clock, holds, at_once=2, check_owner=journal.check)
         try:
-            owner.claim()
+            journal.claim()
             assert all(replicated.why is None for replicated in repairs.run(entries))
         except KilledError:
             continue

@@ -43,9 +43,14 @@ class TakenOverError(HarnessError):
 
 @dataclass
 class RepairJournal:
-    """Notes of repairs, which survive a crash: the progress of each partition. ``channel.writer`` names this repair."""
+    """Notes of repairs, which survive a crash: the progress of each partition, and the owner of a cluster's repairs.
+
+    The owner gives signs of life; the last claim counts. ``channel.writer`` names this repair.
+    """
 
     channel: KafkaChannel
+    sign_due_s: float = 0.0
+    sign: int = 0
 
     def notes(self) -> Mapping[str, Any]:
         """Return every note by its name."""
@@ -67,6 +72,42 @@ class RepairJournal:
     def remove(self, partition: TopicPartition) -> None:
         """Remove the progress of a partition."""
         self.write(f"{PROGRESS}{name_of(partition)}", None, partition[0])
+
+    def claim(self) -> None:
+        """Become the owner once no other repair gives signs. Raises `UsageError` where another repair is under way."""
+        last = self._owner()
+        # Without a sign, the other repair was killed.
+        with suppress(WaitTimeoutError):
+            if last:
+                self.channel.clock.wait_until(lambda: self._owner() != last, SILENT_S, "a sign of another repair")
+                if owner := self._owner():
+                    raise UsageError(f"another repair of this cluster is under way: {owner['writer']}")
+        self._give_sign()
+        self.check()
+
+    def check(self) -> None:
+        """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
+        if not self._owns():
+            raise TakenOverError("another repair of this cluster has taken over: this repair ends")
+        if self.channel.clock.now_s() >= self.sign_due_s:
+            self._give_sign()
+
+    def leave(self) -> None:
+        """Let another repair begin at once; after an error, it waits for `SILENT_S`."""
+        with suppress(HarnessError):
+            if self._owns():
+                self.write(OWNER, None)
+
+    def _owner(self) -> dict[str, Any]:
+        return self.notes().get(OWNER) or {}
+
+    def _owns(self) -> bool:
+        return self._owner().get("writer") == self.channel.writer
+
+    def _give_sign(self) -> None:
+        self.sign += 1
+        self.write(OWNER, {"writer": self.channel.writer, "sign": self.sign})
+        self.sign_due_s = self.channel.clock.now_s() + SIGN_S
 
 
 def _progress(value: dict[str, Any]) -> PartitionRepair:
@@ -131,53 +172,6 @@ class ChannelHolds:
         if refused:
             topic = min(refused)
             raise HarnessError(f"settings of topic {topic}: {refused[topic]}")
-
-
-@dataclass
-class RepairOwner:
-    """The ownership of a cluster's repairs, with signs of life in the channel. The last claim counts."""
-
-    journal: RepairJournal
-    due_s: float = 0.0
-    sign: int = 0
-
-    def claim(self) -> None:
-        """Become the owner once no other repair gives signs. Raises `UsageError` where another repair is under way."""
-        last = self._owner()
-        # Without a sign, the other repair was killed.
-        with suppress(WaitTimeoutError):
-            if last:
-                self.journal.channel.clock.wait_until(
-                    lambda: self._owner() != last, SILENT_S, "a sign of another repair"
-                )
-                if owner := self._owner():
-                    raise UsageError(f"another repair of this cluster is under way: {owner['writer']}")
-        self._give_sign()
-        self.check()
-
-    def check(self) -> None:
-        """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
-        if not self._owns():
-            raise TakenOverError("another repair of this cluster has taken over: this repair ends")
-        if self.journal.channel.clock.now_s() >= self.due_s:
-            self._give_sign()
-
-    def leave(self) -> None:
-        """Let another repair begin at once; after an error, it waits for `SILENT_S`."""
-        with suppress(HarnessError):
-            if self._owns():
-                self.journal.write(OWNER, None)
-
-    def _owner(self) -> dict[str, Any]:
-        return self.journal.notes().get(OWNER) or {}
-
-    def _owns(self) -> bool:
-        return self._owner().get("writer") == self.journal.channel.writer
-
-    def _give_sign(self) -> None:
-        self.sign += 1
-        self.journal.write(OWNER, {"writer": self.journal.channel.writer, "sign": self.sign})
-        self.due_s = self.journal.channel.clock.now_s() + SIGN_S
 
 
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

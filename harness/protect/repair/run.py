@@ -24,7 +24,7 @@ from harness.kafka_api.connection import ONCE
 from harness.kafka_api.transactions import abort_transaction
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelThrottle, RepairJournal, RepairOwner
+from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelThrottle, RepairJournal
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
@@ -87,8 +87,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     with closing(KafkaChannel(request.bootstrap, clock, writer=f"{REPAIR} {secrets.token_hex(4)}")) as channel:
         channel.ensure()
         journal = RepairJournal(channel)
-        owner = RepairOwner(journal)
-        owner.claim()
+        journal.claim()
         try:
             prepared = look(request, cluster, channel)
             if plan.aborts:
@@ -107,12 +106,12 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
                     at_once=request.at_once,
                     patience_s=request.patience_s,
                     on_step=progress.stage,
-                    check_owner=owner.check,
+                    check_owner=journal.check,
                 )
                 outcomes = repairs.run(prepared.entries)
             took_s = clock.now_s() - began_s
         finally:
-            owner.leave()
+            journal.leave()
     repaired = [outcome.partition for outcome in outcomes]
     topics = sorted({topic for topic, _ in (*plan.partitions, *repaired)})
     after = audit_live(AuditRequest(request.bootstrap, topics), progress, spark) if topics else None

@@ -79,7 +79,7 @@ class _ActiveRepair:
 
 @dataclass
 class Repairs:
-    """Repairs a cluster's partitions. ``on_step``: for a sentence on each change. ``check_owner``: of `RepairOwner`."""
+    """Repairs a cluster's partitions. ``on_step``: for a sentence on each change. ``check_owner``: `RepairJournal.check`."""
 
     cluster: LiveRepairCluster
     journal: RepairJournal
