@@ -26,7 +26,6 @@ from harness.protect.guard.cluster import (
     CoveredTopics,
     LiveCluster,
     Replica,
-    Settings,
     TopicCoverage,
     changes_text,
     is_pause,
@@ -95,6 +94,18 @@ class GuardStatus:
 
 
 @dataclass
+class _Round:
+    """The observations and decisions of one round."""
+
+    view: ClusterView
+    state: PauseState
+    covered: CoveredTopics
+    to_pause: frozenset[str]
+    leads: bool
+    now_ms: int
+
+
+@dataclass
 class Guard:
     """One guard. ``status``: after the last round. Without ``leadership``, changes are reported only (a dry run).
 
@@ -152,13 +163,14 @@ class Guard:
         self._report_leadership(leads=leads)
         exposed = frozenset() if self.options.release_exposed else view.exposed
         to_pause = decide.topics_to_pause(exposed, covered.settings.keys(), state)
+        this = _Round(view, state, covered, to_pause, leads, now_ms)
         for topic in sorted(to_pause & view.exposed - self.status.away.keys() - self.status.adding.keys()):
             brokers = sorted({broker for (name, _), broker in view.missing if name == topic})
             self._report(GuardEventKind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
         refused: Mapping[str, str] = {}
         if leads or self.leadership is None:
-            refused, state = self._pause_and_release(view, state, to_pause, covered.settings, act=leads)
-        if leads and not state.pauses:
+            refused = self._pause_and_release(this)
+        if leads and not this.state.pauses:
             # Entries of an outage are deleted when it is over: during the outage they are needed.
             try:
                 self.channel.trim()
@@ -166,8 +178,8 @@ class Guard:
                 self._report_change("trim", GuardEventKind.WARNING, "", str(error))
         # Only reported, and the controller may not answer: no pause waits for it.
         view = self.cluster.with_added(view)
-        view = replace(view, notes=(*view.notes, *notes))
-        self._finish(view, state, to_pause, covered, leads=leads, now_ms=now_ms, refused=refused)
+        this.view = replace(view, notes=(*view.notes, *notes))
+        self._finish(this, refused)
 
     @property
     def pause_s(self) -> float:
@@ -196,19 +208,9 @@ class Guard:
         text = "this guard acts" if leads else "another guard acts, or the group is not complete yet"
         self._report(GuardEventKind.LEADS if leads else GuardEventKind.STANDS_BY, "", text)
 
-    def _pause_and_release(
-        self,
-        view: ClusterView,
-        state: PauseState,
-        to_pause: frozenset[str],
-        covered: Mapping[str, Settings],
-        *,
-        act: bool,
-    ) -> tuple[Mapping[str, str], PauseState]:
-        """Pause and release, or report the steps only.
-
-        Return topics that could not be changed, with the reason; and the channel's state.
-        """
+    def _pause_and_release(self, this: _Round) -> Mapping[str, str]:
+        """Pause and release, or report the steps only; return topics that could not be changed, with the reason."""
+        view, state, to_pause, covered = this.view, this.state, this.to_pause, this.covered.settings
         due = decide.topics_to_read(to_pause, state, self._verified)
         # A topic that had the value of a pause may be paused, by a pause that has ended since.
         cached = {
@@ -223,18 +225,20 @@ class Guard:
         settings = {t: s for t, s in ({**cached, **read.settings}).items() if t in view.topics or t in to_pause}
         hidden = dict.fromkeys(read.settings.keys() - settings.keys(), "this user may not describe it: it stays paused")
         steps = decide.steps(to_pause, state, settings, uuid4().hex[:12], self.clock.time_ms())
-        if not act:
+        if not this.leads:
             for step in steps:
                 verb = "release" if step.done.phase is PausePhase.RELEASED else "pause"
                 would = f"would {verb} it: {changes_text(step.changes) or 'no change'}"
                 self._report_change(f"would {step.topic}", GuardEventKind.WOULD, step.topic, would)
-            return {}, state
+            return {}
         gone = [replace(state.pauses[t], phase=PausePhase.RELEASED) for t in sorted(read.gone & state.pauses.keys())]
         self.channel.append(list(map(entry_of, gone)))
         refused = self._carry_out(steps, state)
         settled = {topic for topic in settings if topic in to_pause and topic not in refused}
         self._verified = (self._verified & state.pauses.keys() | settled) & to_pause
-        return {**read.refused, **hidden, **refused}, self.channel.read() if steps or gone else state
+        if steps or gone:
+            this.state = self.channel.read()
+        return {**read.refused, **hidden, **refused}
 
     def _carry_out(self, steps: Collection[PauseStep], state: PauseState) -> dict[str, str]:
         refused = decide.carry_out(steps, self.cluster, self.channel, self._raise_if_replaced)
@@ -266,17 +270,8 @@ class Guard:
             names = " and ".join(step.left_alone)
             self._report(GuardEventKind.LEFT_ALONE, step.topic, f"somebody changed {names} during the pause")
 
-    def _finish(
-        self,
-        view: ClusterView,
-        state: PauseState,
-        to_pause: frozenset[str],
-        covered: CoveredTopics,
-        *,
-        leads: bool,
-        now_ms: int,
-        refused: Mapping[str, str],
-    ) -> None:
+    def _finish(self, this: _Round, refused: Mapping[str, str]) -> None:
+        view, state, to_pause, covered, now_ms = this.view, this.state, this.to_pause, this.covered, this.now_ms
         self._missing_since_ms = {replica: self._missing_since_ms.get(replica, now_ms) for replica in view.missing}
         # Each topic with its earliest time, which comes last.
         missing_since = sorted(((ms, topic) for ((topic, _), _), ms in self._missing_since_ms.items()), reverse=True)
@@ -290,7 +285,7 @@ class Guard:
         topics = frozenset(covered.settings)
         self.status = replace(
             self.status,
-            leads=leads,
+            leads=this.leads,
             round_ms=self.clock.time_ms(),
             failure=self.status.failure if refused else None,
             requests=self.cluster.requests,
@@ -306,7 +301,7 @@ class Guard:
             notes=view.notes,
         )
         self._warn(covered, view.notes, now_ms)
-        if not self._begun and (leads or self.leadership is None):
+        if not self._begun and (this.leads or self.leadership is None):
             self._begun = True
             self._report(GuardEventKind.READY, "", f"{len(topics)} topics, every {self.options.interval_s:g} s")
 

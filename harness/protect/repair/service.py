@@ -15,21 +15,10 @@ from harness.host.clock import Clock
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import retried
+from harness.protect.repair import steps
 from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.steps import (
-    RULES,
-    Act,
-    ObservedPartition,
-    PartitionRepair,
-    Reassign,
-    RecordProgress,
-    Rules,
-    Step,
-    Stop,
-    Wait,
-    next_step,
-)
+from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
 ROUND_S: Final = 0.5
 """Between two observations."""
@@ -79,7 +68,7 @@ class _ActiveRepair:
 
 @dataclass
 class Repairs:
-    """Repairs a cluster's partitions. ``on_step``: for a sentence on each change. ``check_owner``: `RepairJournal.check`."""
+    """Repairs a cluster's partitions. ``on_step``: for a sentence on each change. ``check_owner``: of the journal."""
 
     cluster: LiveRepairCluster
     journal: RepairJournal
@@ -90,7 +79,7 @@ class Repairs:
     patience_s: float = PATIENCE_S
     on_step: Callable[[str], None] = lambda _text: None
     check_owner: Callable[[], None] = lambda: None
-    rules: Rules = field(default_factory=lambda: RULES)
+    rules: steps.Rules = field(default_factory=lambda: steps.RULES)
 
     def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
         """Repair these partitions, and those of a repair that was killed; return the outcome of each.
@@ -157,14 +146,14 @@ class Repairs:
     def _step(self, repair: _ActiveRepair, observed: ObservedPartition | str) -> RepairOutcome | None:
         now_s = self.clock.now_s()
         if isinstance(observed, str):
-            step: Step = Wait(observed)
+            step: steps.Step = steps.Wait(observed)
         else:
-            step = next_step(repair.entry, observed, self.rules)
+            step = steps.next_step(repair.entry, observed, self.rules)
             repair.measure(observed, now_s)
-        if isinstance(step, Stop):
+        if isinstance(step, steps.Stop):
             return repair.outcome(step.why, now_s)
         try:
-            if step is Act.DONE:
+            if step is steps.Act.DONE:
                 self.journal.store(replace(repair.entry, is_done=True))
                 self.on_step(f"{name_of(repair.entry.partition)}: done")
                 return repair.outcome(None, now_s)
@@ -175,15 +164,15 @@ class Repairs:
             return repair.outcome(f"timed out after {self.patience_s:g} s waiting for {repair.waits_for}", now_s)
         return None
 
-    def _act(self, repair: _ActiveRepair, step: Step) -> None:
+    def _act(self, repair: _ActiveRepair, step: steps.Step) -> None:
         name, partition = name_of(repair.entry.partition), repair.entry.partition
         match step:
-            case Wait(condition):
+            case steps.Wait(condition):
                 repair.waits_for = condition
-            case Act.HOLD:
+            case steps.Act.HOLD:
                 repair.waits_for = f"compaction of {partition[0]} to be paused"
                 self.holds.hold([partition[0]])
-            case RecordProgress(entry):
+            case steps.RecordProgress(entry):
                 self.journal.store(entry)
                 before, repair.entry = repair.entry, entry
                 if entry.rebuilt != before.rebuilt:
@@ -191,12 +180,12 @@ class Repairs:
                     self.on_step(f"{name}: the copy on broker {entry.rebuilt[-1]} is complete")
                 elif before.copy is not None and entry.copy is None:
                     self.on_step(f"{name}: the leader changed during the copy, which begins again")
-            case Reassign(replicas):
+            case steps.Reassign(replicas):
                 numbers = ", ".join(map(str, replicas))
                 repair.waits_for = f"its replicas to be {numbers}"
                 self.on_step(f"{name}: assign {numbers}")
                 self.cluster.reassign(partition, replicas)
-            case Act.ELECT:
+            case steps.Act.ELECT:
                 repair.waits_for = "the preferred leader to lead"
                 self.cluster.elect_preferred(partition)
 
