@@ -180,7 +180,6 @@ def _keeps_leader(entry: PartitionRepair, observed: ObservedPartition) -> bool:
     return copy is not None and observed.leader == copy.leader and observed.leader_epoch - copy.leader_epoch <= 1
 
 
-IsBroken: TypeAlias = Callable[[Rule], bool]
 Rules: TypeAlias = Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]]
 RULES: Final[Rules] = {
     Rule.HELD: lambda _, observed: observed.is_held,
@@ -200,15 +199,13 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
     if broker is None:
         return _restore(entry, observed)
 
-    def is_broken(rule: Rule) -> bool:
-        return rule in rules and not rules[rule](entry, observed)
-
-    if is_broken(Rule.HELD):
+    broken = {rule for rule, holds in rules.items() if not holds(entry, observed)}
+    if Rule.HELD in broken:
         return Act.HOLD
-    if is_broken(Rule.RIGHT_LEADER):
+    if Rule.RIGHT_LEADER in broken:
         return _hand_over(entry, observed)
     step = _follow if entry.copy is not None else _remove
-    return (step if broker in observed.replicas else _add)(entry, observed, broker, is_broken)
+    return (step if broker in observed.replicas else _add)(entry, observed, broker, broken)
 
 
 def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop | None:
@@ -224,9 +221,9 @@ def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop |
     return None
 
 
-def _follow(entry: PartitionRepair, observed: ObservedPartition, broker: int, is_broken: IsBroken) -> Step:
+def _follow(entry: PartitionRepair, observed: ObservedPartition, broker: int, broken: set[Rule]) -> Step:
     copy = entry.copy
-    if copy is None or is_broken(Rule.ONE_LEADER):
+    if copy is None or Rule.ONE_LEADER in broken:
         return RecordProgress(replace(entry, copy=None))
     if broker in observed.isr:
         return RecordProgress(replace(entry, copy=None, rebuilt=(*entry.rebuilt, broker)))
@@ -245,9 +242,9 @@ def _hand_over(entry: PartitionRepair, observed: ObservedPartition) -> Step:
     return Act.ELECT
 
 
-def _remove(entry: PartitionRepair, observed: ObservedPartition, broker: int, is_broken: IsBroken) -> Step:
+def _remove(entry: PartitionRepair, observed: ObservedPartition, broker: int, broken: set[Rule]) -> Step:
     others = tuple(replica for replica in observed.replicas if replica != broker)
-    if is_broken(Rule.IN_SYNC):
+    if Rule.IN_SYNC in broken:
         least = observed.least_in_sync
         if len(others) < least:
             return Stop(f"only {len(others)} of at least {least} replicas would remain: it takes a spare broker")
@@ -257,10 +254,10 @@ def _remove(entry: PartitionRepair, observed: ObservedPartition, broker: int, is
     return Reassign(others)
 
 
-def _add(entry: PartitionRepair, observed: ObservedPartition, broker: int, is_broken: IsBroken) -> Step:
-    if is_broken(Rule.ONLINE):
+def _add(entry: PartitionRepair, observed: ObservedPartition, broker: int, broken: set[Rule]) -> Step:
+    if Rule.ONLINE in broken:
         return Wait(f"broker {broker} to be online")
-    if is_broken(Rule.FOLDER_GONE):
+    if Rule.FOLDER_GONE in broken:
         return Wait(f"broker {broker} to delete its folder")
     copy = ReplicaCopying(broker, observed.leader, observed.leader_epoch)
     if entry.copy != copy:
