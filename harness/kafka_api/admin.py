@@ -8,8 +8,7 @@ from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition, transactions
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import RetryPolicy
+from harness.kafka_api.connection import ClusterClient, RetryPolicy
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import (
     FIRST_WITH_TOPIC_IDS,

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataResponse
 from harness.audit.live.cluster import AuditedCluster, describe
 from harness.errors import UsageError
 from harness.kafka_api.address import Address, parse_bootstrap
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.messages import message
 from harness.kafka_api.metadata import PartitionState
 

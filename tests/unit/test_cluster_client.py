@@ -12,8 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import SILENT_S, ClusterClient
-from harness.kafka_api.connection import ONCE, Connection, RetryPolicy
+from harness.kafka_api.connection import ONCE, SILENT_S, ClusterClient, Connection, RetryPolicy
 from harness.kafka_api.fetch import fetch
 from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, raise_for_errors
 from harness.kafka_api.metadata import describe_cluster

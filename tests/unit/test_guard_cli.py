@@ -14,7 +14,7 @@ from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.protect.guard.cluster import DIRTY_RATIO
 from harness.protect.guard.journal import HOLD, Entry
-from harness.protect.guard.metrics import Observation
+from harness.protect.guard.run import Observation
 
 SERVER = ("--bootstrap-server", "b:1")
 RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")

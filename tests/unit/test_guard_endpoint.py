@@ -18,7 +18,7 @@ from harness.cli.guard import guard
 from harness.cli.watch import watch
 from harness.errors import UsageError
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.metrics import PREFIX, Observation, families, health, unhealthy
+from harness.protect.guard.run import PREFIX, Observation, families, health, unhealthy
 from harness.protect.guard.service import GuardStatus
 from harness.report.endpoint import Endpoint
 

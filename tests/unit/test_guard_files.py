@@ -23,7 +23,7 @@ from test_watch_rounds import STATUS
 
 import compose.guard
 from harness.audit.watch import status as watch_status
-from harness.protect.guard.metrics import PREFIX, Observation, families
+from harness.protect.guard.run import PREFIX, Observation, families
 from harness.protect.guard.service import GuardStatus
 
 FILES = Path(compose.guard.__file__).parent

@@ -10,10 +10,10 @@ from fakes.clock import TickingClock
 from harness.audit.live.cluster import AuditedCluster
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.metrics import GuardObserver, Observation, growth
+from harness.protect.guard.run import GuardObserver, Observation, growth
 from harness.protect.guard.service import GuardStatus
 
 COVERED = GuardStatus(covered=frozenset({"t", "u"}))
@@ -32,10 +32,8 @@ class Looked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failure: Exception | None = None
         self.described: list[Sequence[str]] = []
-        monkeypatch.setattr("harness.protect.guard.metrics.describe", self.describe)
-        monkeypatch.setattr(
-            "harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: (self.sizes, self.errors)
-        )
+        monkeypatch.setattr("harness.protect.guard.run.describe", self.describe)
+        monkeypatch.setattr("harness.kafka_api.connection.ClusterClient.ask_all", lambda *_: (self.sizes, self.errors))
         self.sizes: dict[int, Any] = {1: {("t", 0): 100}, 2: {("t", 0): 50}}
         self.errors: dict[int, Exception] = {}
 

@@ -12,7 +12,7 @@ from harness.audit.explain.metadata_evidence import (
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
 from harness.broker_files.metadata_log.join import JoinedLog
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.metadata import ClusterState, TopicState
 from harness.kafka_api.metadata import PartitionState as Led
 

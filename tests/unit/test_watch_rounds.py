@@ -42,7 +42,7 @@ from harness.host import leftovers
 from harness.host.clock import RealClock
 from harness.judge.verdict import UnknownReason
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.spark.options import SparkOptions

@@ -16,8 +16,7 @@ from harness.errors import UsageError
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import RetryPolicy
+from harness.kafka_api.connection import ClusterClient, RetryPolicy
 from harness.kafka_api.metadata import ClusterState, TopicState, describe_cluster
 from harness.kafka_api.topics import TOPIC_RESOURCE, describe_configs, values_of
 from harness.suggest import close_to

@@ -21,8 +21,7 @@ from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import Connection
+from harness.kafka_api.connection import ClusterClient, Connection
 from harness.kafka_api.fetch import choose_fetch_version
 from harness.kafka_api.quorum import (
     FETCH_VERSIONS,

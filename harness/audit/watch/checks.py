@@ -10,7 +10,7 @@ from harness.audit.live.exposure import Exposure, exposure
 from harness.audit.live.prefilter import Prefiltered, prefilter_readable
 from harness.errors import HarnessError
 from harness.judge.finding import Place
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 
 
 @dataclass(frozen=True)

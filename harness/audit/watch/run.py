@@ -25,7 +25,7 @@ from harness.json_codec import to_json
 from harness.judge.finding import Place, by_place, name_of
 from harness.judge.progress import Progress
 from harness.judge.verdict import CLEAN
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.report.endpoint import Endpoint
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions

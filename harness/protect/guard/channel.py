@@ -27,8 +27,7 @@ from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import produce
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream, retried
+from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, SocketStream, retried
 from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs

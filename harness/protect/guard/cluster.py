@@ -22,8 +22,7 @@ from harness.errors import HarnessError, UsageError
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
+from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, SocketStream
 from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
 from harness.kafka_api.topics import TOPIC_RESOURCE, ConfigEntry, alter_configs, describe_configs, list_reassignments
 

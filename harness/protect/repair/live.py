@@ -14,8 +14,7 @@ from harness.judge.finding import brokers_text, name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.connection import Connection, Dial, RetryPolicy, SocketStream
+from harness.kafka_api.connection import ClusterClient, Connection, Dial, RetryPolicy, SocketStream
 from harness.kafka_api.messages import Request
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, ClusterState, describe_cluster
 from harness.kafka_api.topics import BROKER_RESOURCE, TOPIC_RESOURCE, values_of

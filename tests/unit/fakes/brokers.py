@@ -23,7 +23,7 @@ from harness.broker_files.segments.batches import iter_batches
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.messages import Request, message, numbers_per_topic, per_topic
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription

@@ -13,7 +13,7 @@ from fakes.clock import TickingClock
 from fakes.connections import AnsweringStream
 from harness.broker_files.segments.batches import iter_batches
 from harness.kafka_api.address import Address
-from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.messages import message
 from harness.kafka_api.quorum import METADATA_TOPIC_ID, FetchSnapshotResponse
 
