@@ -1,7 +1,4 @@
-"""Boot the cluster under test: `equip` finds the runtime, the jars and the gate before anything starts.
-
-`cluster_on` makes a cluster that ends with its block, and `booted_cluster` also starts its brokers.
-"""
+"""Boot the cluster under test: `equip` finds the runtime, the jars and the gate before anything starts."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -76,10 +73,7 @@ def client_spec(equipment: Equipment, spec: ClusterSpec, runtime: Runtime, log_p
 
 @contextmanager
 def cluster_on(equipment: Equipment, spec: ClusterSpec, *, settle_s: float, keep: bool = False) -> Iterator[Cluster]:
-    """Make a cluster without starting its brokers; after the block they end, unless the user is to ``keep`` them.
-
-    ``settle_s``: see `Cluster`. A failure to end the brokers is logged.
-    """
+    """Make a cluster without starting its brokers, which end after the block, unless the user is to ``keep`` them."""
     runtime = equipment.ready.make(spec)
     try:
         admin = equipment.system.admin(runtime)

@@ -1,7 +1,4 @@
-"""The cluster under test: its brokers, conditions to wait for, and changes. `harness.cluster.boot` makes it.
-
-Every wait polls a condition until it holds or its bound ends; a failure in the background ends each wait immediately.
-"""
+"""The cluster under test: its brokers, conditions to wait for, and changes. `harness.cluster.boot` makes it."""
 
 from __future__ import annotations
 
@@ -124,7 +121,7 @@ class Cluster:
         return None
 
     def wait(self, condition: Callable[[], bool], description: str, timeout_s: float | None = None) -> None:
-        """Wait until the condition holds. Raises `WaitTimeoutError`, or a failure of the background."""
+        """Poll the condition until it holds. Raises `WaitTimeoutError`, and at once a failure of the background."""
 
         def checked() -> bool:
             for check in self.checks:
@@ -171,10 +168,9 @@ class Cluster:
         )
 
     def wait_replicated(self, description: str) -> None:
-        """Wait until all live replicas have the same log end offset and their high watermark there.
+        """Wait until all live replicas, observed again, have the same log end offset and their high watermark there.
 
-        First until every ended transaction has its markers, as a commit is answered before they are written.
-        Then every replica is observed again.
+        Before that, until every ended transaction has its markers: a commit is answered before they are written.
         """
         self.wait(lambda: not self.admin.ending_transactions(), f"{description}: the last transaction markers")
         since_s = self.clock.now_s()
@@ -222,10 +218,7 @@ class Cluster:
         self.control.thaw(self.topics, settings)
 
     def rest_cleaners_of_absent(self) -> None:
-        """Stop the cleaners of the absent brokers before these brokers are down or unreachable.
-
-        An unreachable broker only learns of the freeze after its return, when it may have compacted already.
-        """
+        """Stop the absent brokers' cleaners first: an unreachable broker learns of the freeze only after its return."""
         self.control.rest(self.absent)
         self.wait(lambda: self.control.is_resting(self.absent), f"the cleaners of {_names(self.absent)} to rest")
 

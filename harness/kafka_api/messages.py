@@ -1,7 +1,6 @@
 """Requests to brokers as data: a message of Kafka's protocol, with the function that decodes the answer to it.
 
-Modules of this package build requests and decode answers; connections send them (`harness.kafka_api.connection`).
-Messages are kafka-python's; their structures are dictionaries here.
+Messages are kafka-python's; their structures are dictionaries here. `harness.kafka_api.connection` sends them.
 """
 
 from __future__ import annotations

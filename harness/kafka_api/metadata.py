@@ -1,8 +1,4 @@
-"""The state of a cluster by Metadata: brokers, topics, and the leader and replicas of each partition.
-
-Requests set ``allow_auto_topic_creation`` to false, so that they create nothing. A broker answers with its own view,
-which may be old.
-"""
+"""The state of a cluster by Metadata, in the view of one broker, which may be old. Requests create no topic."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

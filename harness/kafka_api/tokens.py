@@ -1,7 +1,4 @@
-"""Bearer tokens for SASL OAUTHBEARER (RFC 7628): from an OAuth server, from a file, or signed for Amazon MSK.
-
-The sources are those of a Java client's properties file (KIP-768, KIP-1139).
-"""
+"""Bearer tokens (RFC 7628), as Java clients get them (KIP-768, KIP-1139): from a server, a file, or for Amazon MSK."""
 
 import base64
 import json

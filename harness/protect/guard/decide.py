@@ -21,9 +21,8 @@ CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
 @dataclass(frozen=True)
 class PauseStep:
-    """The step of one topic.
+    """``announced`` is stored before the ``changes``, unless it is stored already (None); ``done`` after them.
 
-    ``announced`` is stored before the ``changes``, unless it is stored already (None); ``done`` is stored after them.
     ``expected``: the topic's explicit values at the decision. Where they differ before the change, somebody changed
     them, and the next round decides again. ``left_alone``: settings that somebody changed during the pause.
     """
