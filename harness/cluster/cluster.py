@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from harness.runtimes.base import Runtime
     from harness.systems import Control
 
-INTERNAL_REPLICATION_FACTOR = 3
 START_S = 120.0
 """Time for brokers to start, on the clock of the run: two runs at once on two cores took 33 s."""
 
@@ -175,25 +174,24 @@ class Cluster:
         self.wait(lambda: not self.admin.ending_transactions(), f"{description}: the last transaction markers")
         since_s = self.clock.now_s()
 
-        def replicated() -> bool:
-            for tp, end in self.acknowledged_ends().items():
-                for broker in self.present(tp):
-                    view = self.observed.view(broker, tp)
-                    if view is None or not self.observed.looked_since(broker, since_s):
-                        return False
-                    if view.log_end < end or view.high_watermark < view.log_end:
-                        return False
-            return True
+        def is_replicated(broker: int, tp: TopicPartition, end: int) -> bool:
+            view = self.observed.view(broker, tp) if self.observed.looked_since(broker, since_s) else None
+            return view is not None and end <= view.log_end <= view.high_watermark
 
-        self.wait(replicated, description)
+        self._wait_each_end(is_replicated, self.acknowledged_ends, description)
 
     def wait_grown(self, records: int) -> None:
         """Wait until every live replica of each partition has this number of additional records."""
         ends = {tp: end + records for tp, end in self.acknowledged_ends().items()}
-        self.wait(
-            lambda: all(self.reaches(b, tp, end) for tp, end in ends.items() for b in self.present(tp)),
-            "the filler's records on every replica",
-        )
+        self._wait_each_end(self.reaches, lambda: ends, "the filler's records on every replica")
+
+    def _wait_each_end(
+        self,
+        holds: Callable[[int, TopicPartition, int], bool],
+        ends: Callable[[], Mapping[TopicPartition, int]],
+        description: str,
+    ) -> None:
+        self.wait(lambda: all(holds(b, tp, end) for tp, end in ends().items() for b in self.present(tp)), description)
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
         """Return whether the broker's replica was observed with a log end of at least ``offset``."""
@@ -205,11 +203,7 @@ class Cluster:
         return {tp: max(self.observed.seen(tp), default=-1) + 1 for tp in self.replicas}
 
     def freeze(self) -> None:
-        """Stop compaction, so that the evidence does not change any more.
-
-        Otherwise a returned broker may remove misjudged records before they are read, and the cleaner may remove the
-        markers of the late transactions.
-        """
+        """Stop compaction, which might remove misjudged records or late transactions' markers before they are read."""
         self.control.freeze(self.topics)
         self.wait(lambda: self.control.is_frozen(self.topics), "every broker to stop compaction")
 
@@ -265,7 +259,7 @@ class Cluster:
     def coordinate_on(self, brokers: Sequence[int]) -> None:
         """Move the transaction coordinator's log to these brokers alone, as an absent broker would delay commits."""
         self.wait_coordinator()
-        self.lead({self.control.coordinator: brokers[:INTERNAL_REPLICATION_FACTOR]})
+        self.lead({self.control.coordinator: brokers[:3]})
 
 
 def _names(brokers: Sequence[int]) -> str:

@@ -48,10 +48,7 @@ def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
 def _fetch(cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     """Store ``batches.bin`` (to the log end offset) and ``state.json``: the broker's status of the replica.
 
-    A stalled request is repeated on a new connection, as the link may lose packets. state.json: log_start,
-    high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
-    offset]] or null if the broker does not list them; ``leader`` and ``leader_epoch`` of the partition; and
-    ``compaction``, if the system reports it (see `harness.systems.Control.compaction`).
+    A stalled request is repeated on a new connection, as the link may lose packets. state.json: see `write_state`.
     """
 
     def fetch() -> None:
@@ -79,7 +76,11 @@ def _store(reader: ReplicaReader, fetched: Path, broker: int, partitions: list[T
 def write_state(
     folder: Path, consumed: ReplicaState, opened: Sequence[OpenTransaction] | None, more: Mapping[str, Any]
 ) -> None:
-    """Write ``state.json``, with ``more`` fields that only some replicas have (see `_fetch`)."""
+    """Write ``state.json``: log_start, high_watermark, last_stable_offset, aborted [[producer id, first offset]].
+
+    Then open [[producer id, epoch, first offset]], or null if the broker lists none, and ``more``: ``leader``,
+    ``leader_epoch``, and ``compaction`` (`harness.systems.Control.compaction`).
+    """
     content = {
         "log_start": consumed.log_start,
         "high_watermark": consumed.high_watermark,

@@ -1,10 +1,8 @@
 """Requests of clients: committed offsets of consumer groups, and batches and transactions of producers.
 
 The leader of a group's partition of ``__consumer_offsets`` coordinates the group. Commits are those of a consumer that
-manages its partitions itself: no member id, generation -1.
-
-Client libraries batch records by the clock; here, one Produce is one batch, and what brokers store follows from
-requests alone. A rejection raises `RetriableError` or `RefusedError`. Transactions have a version (KIP-890), by which a
+manages its partitions itself: no member id, generation -1. One Produce is one batch; client libraries batch records by
+the clock. A rejection raises `RetriableError` or `RefusedError`. Transactions have a version (KIP-890), by which a
 broker knows the versions of the requests.
 """
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from harness.kafka_api.security import Security
 
 T = TypeVar("T")
-CLIENT_ID: Final = "compaction-harness"
 SILENT_S: Final = 10.0
 
 
@@ -66,7 +65,7 @@ class SocketStream:
     def call(self, message: ApiMessage) -> Any:
         """Send a versioned message and return its decoded answer."""
         self._correlation_id += 1
-        message.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        message.with_header(correlation_id=self._correlation_id, client_id="compaction-harness")
         self._socket.sendall(bytes(message.encode(framed=True, header=True)))
         # One request at a time: this file never reads into another answer.
         with self._socket.makefile("rb") as file:
@@ -234,11 +233,7 @@ class ClusterClient:
         self.brokers = {node: replace(addresses[node], security=security) for node in sorted(addresses)}
 
     def ask_any(self, request: Request[T], policy: RetryPolicy | None = None) -> T:
-        """Ask one broker after the other until one answers.
-
-        Raises ConnectionError where none does, `HarnessError` where a login is refused instead, and what the request's
-        ``decode`` raises.
-        """
+        """Ask until a broker answers. Raises ConnectionError, `HarnessError` for a refused login, and as ``decode``."""
         errors: dict[Address, OSError | HarnessError] = {}
         for address in self.addresses:
             try:

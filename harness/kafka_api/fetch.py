@@ -184,11 +184,10 @@ class WireReader:
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Read each partition; watermarks are those of the last answer.
+        """Read each partition; watermarks are those of the last answer. Raises `CorruptLogError` for damaged batches.
 
         With a consumer's replica id a replica ends at the last stable offset, and the aborted list is filled; with the
-        debugging consumer's id it ends at the log end offset, and the list is empty. Raises `CorruptLogError` where a
-        broker serves bytes that are not a record batch.
+        debugging consumer's id it ends at the log end offset, and the list is empty.
         """
         states: dict[TopicPartition, ReplicaState | str] = {}
         for tp, answer in self._answers(dict.fromkeys(partitions, 0), replica_id, verify_crc=True):

@@ -12,17 +12,15 @@ from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 
-TIMEOUT_S = 5.0
 KAFKA, INTERNAL = "kafka", "kafka_internal"
 COORDINATED_COMPACTION = "coordinated_compaction"
-ACTIVE = "active"
 TX_BATCH_REMOVAL = "log_compaction_tx_batch_removal_enabled"
 
 _OPTIONAL_OFFSETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "cleanly_compacted": ("max_cleanly_compacted_offset",),
-    "tombstone_removable": ("max_tombstone_removable_offset", "max_tombstone_removal_offset"),
-    "transaction_free": ("max_transaction_free_offset",),
-    "transaction_removable": ("max_transaction_removable_offset",),
+    "cleanly_compacted": ("max_cleanly_compacted_offset",),  # MCCO
+    "tombstone_removable": ("max_tombstone_removable_offset", "max_tombstone_removal_offset"),  # MTRO
+    "transaction_free": ("max_transaction_free_offset",),  # MXFO
+    "transaction_removable": ("max_transaction_removable_offset",),  # MXRO
 }
 """Offsets that some versions lack, and the names that they have in others."""
 
@@ -77,7 +75,7 @@ class RedpandaAdmin:
     def coordinates_compaction(self) -> bool:
         """Return whether replicas coordinate their removals: the feature is active."""
         features = self._get("/v1/features")["features"]
-        return any(feature["name"] == COORDINATED_COMPACTION and feature["state"] == ACTIVE for feature in features)
+        return any(feature["name"] == COORDINATED_COMPACTION and feature["state"] == "active" for feature in features)
 
     def removes_markers(self) -> bool:
         """Return whether markers are ever removed: otherwise a clean verdict on transactions means nothing."""
@@ -86,10 +84,8 @@ class RedpandaAdmin:
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, Any]]:
         """Return the compaction state of each replica of a partition, by broker.
 
-        Offsets are exclusive Raft offsets; zero or less stands for never. ``high_watermark`` and ``last_stable_offset``
-        are Kafka's, ``committed`` is the Raft offset of the high watermark. ``cleanly_compacted`` (MCCO),
-        ``tombstone_removable`` (MTRO), ``transaction_free`` (MXFO) and ``transaction_removable`` (MXRO) are None where
-        the version lacks them.
+        Offsets are exclusive Raft offsets, except the high watermark and last stable offset; zero or less stands for
+        never. ``committed``: of the high watermark. MCCO, MTRO, MXFO, MXRO: None where the version has none.
         """
         answer = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
         return {
@@ -118,7 +114,7 @@ class RedpandaAdmin:
         for address in addresses.values() if broker is None else [addresses[broker]]:
             url = f"http://{address}{path}"
             try:
-                answer = requests.request(method, url, json=body, timeout=TIMEOUT_S)
+                answer = requests.request(method, url, json=body, timeout=5.0)
             except requests.RequestException as error:
                 last = error
                 continue

@@ -15,8 +15,6 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from harness.errors import HarnessError, UsageError
 
-REFRESH_AFTER: Final = 0.8
-"""The fraction of a token's lifetime after which a new token is requested: ``sasl.login.refresh.window.factor``."""
 ANSWER_S: Final = 10.0
 
 Token: TypeAlias = "tuple[str, float]"  # noqa: S105  (a type)
@@ -45,7 +43,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python accep
                     if now_s >= self._current[1]:
                         raise
                 else:
-                    self._renew_at_s = now_s + REFRESH_AFTER * (self._current[1] - now_s)
+                    # ``sasl.login.refresh.window.factor``
+                    self._renew_at_s = now_s + 0.8 * (self._current[1] - now_s)
             return self._current
 
     def token(self) -> str:

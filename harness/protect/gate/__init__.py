@@ -1,4 +1,1 @@
-"""The gate: a Java agent that keeps a broker's cleaner from a partition while an assigned replica is out of the ISR.
-
-Its sources are in ``java/``. Runs use it by `harness.play`.
-"""
+"""The gate: a Java agent that keeps a broker's cleaner from a partition while an assigned replica is out of the ISR."""

@@ -30,9 +30,7 @@ LOCK: Final = "gate.lock"
 PACKAGE: Final = "compaction/gate"
 JAVA_LEVEL: Final = "11"
 """Kafka 3.9 runs on Java 11, too."""
-TIMEOUT_S: Final = 120.0
 _ASM: Final = "org/objectweb/asm/"
-_SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _NOTICE: Final = """{title}.
 Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011 INRIA, France Telecom.
 """
@@ -182,7 +180,7 @@ def run_java(java: Java, *arguments: str | Path, failure: str) -> subprocess.Com
     command = [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *arguments]
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HarnessError(f"{failure}: {error}") from error
@@ -199,12 +197,11 @@ def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as jar:
         for name, data in (*content.items(), *sorted(classes.items())):
-            jar.writestr(zipfile.ZipInfo(name, _SAME_TIME), data, zipfile.ZIP_DEFLATED)
+            jar.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 
 
 _HOOK: Final = "hook\t"
-_REASONS: Final = ("compaction-gate:", "Error", "Exception")
 
 
 @dataclass(frozen=True)
@@ -239,5 +236,5 @@ def libraries(folder: Path) -> str:
 def _reason(stderr: str) -> str:
     """Return the first line of the JVM's output with a reason, without the class of the exception."""
     lines = [line.strip().removeprefix("Caused by: ") for line in stderr.splitlines()]
-    reason = next((line for mark in _REASONS for line in lines if mark in line), "")
+    reason = next((line for mark in ("compaction-gate:", "Error", "Exception") for line in lines if mark in line), "")
     return reason.partition("compaction-gate: ")[2] or reason

@@ -38,8 +38,6 @@ T = TypeVar("T")
 TOPIC: Final = "compaction-guard"
 PARTITION: Final = (TOPIC, 0)
 SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
-REPLICAS: Final = 3
-"""In a cluster with fewer brokers: one on each broker."""
 ANSWER: Final = RetryPolicy(answer_s=1.0)
 """For each round: if the leader is frozen, the next round may find another leader."""
 TOPIC_CHANGE: Final = RetryPolicy(answer_s=10.0)
@@ -68,7 +66,7 @@ class KafkaChannel:
         """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
         try:
             if self._find_leader() is None:
-                replicas = min(REPLICAS, len(self._client.brokers))
+                replicas = min(3, len(self._client.brokers))
                 self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
             policy = str(self.clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
         except (OSError, HarnessError) as error:

@@ -26,8 +26,7 @@ from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, Socke
 from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
 from harness.kafka_api.topics import TOPIC_RESOURCE, ConfigEntry, alter_configs, describe_configs, list_reassignments
 
-DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
-MAX_LAG_MS: Final = "max.compaction.lag.ms"
+DIRTY_RATIO, MAX_LAG_MS = "min.cleanable.dirty.ratio", "max.compaction.lag.ms"
 PAUSE: Final = {DIRTY_RATIO: "1", MAX_LAG_MS: str(2**63 - 1)}
 """The settings of a topic whose compaction is paused. The guard changes no other settings."""
 POLICY: Final = "cleanup.policy"
@@ -170,11 +169,8 @@ class LiveCluster:
             return SettingsRead({})
         answers = self._client.ask_any(describe_configs(TOPIC_RESOURCE, sorted(topics), READ))
         settings = {t: s for t, s in answers.items() if not isinstance(s, str) and s.keys() >= set(READ)}
-        errors = {
-            topic: answer if isinstance(answer, str) else "it has no such settings"
-            for topic, answer in answers.items()
-            if topic not in settings
-        }
+        unread = {topic: answer for topic, answer in answers.items() if topic not in settings}
+        errors = {t: why if isinstance(why, str) else "it has no such settings" for t, why in unread.items()}
         gone = frozenset(topic for topic, error in errors.items() if error == NO_SUCH_TOPIC)
         return SettingsRead(settings, gone, {topic: error for topic, error in errors.items() if topic not in gone})
 
@@ -201,12 +197,6 @@ class LiveCluster:
 
 
 REFRESH_S: Final = 60.0
-INTERVALS: Final = 3
-FROZEN_S: Final = 4.0
-"""A retention shorter than so many intervals and seconds may be over before compaction is paused.
-
-A round may fail; and while the broker that leads the guard's topic is frozen, clients wait for its answers.
-"""
 
 
 @dataclass(frozen=True)
@@ -247,7 +237,9 @@ class TopicCoverage:
             self._settings |= read.settings
             self._refused |= read.refused
         settings = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
-        least_ms = (INTERVALS * self.interval_s + FROZEN_S) * 1000
+        # A shorter retention may be over before compaction is paused: a round may fail, and while the broker that leads
+        # the guard's topic is frozen, clients wait for its answers.
+        least_ms = (3 * self.interval_s + 4) * 1000
         return CoveredTopics(
             settings,
             {topic: why for topic, why in self._refused.items() if topic in named},

@@ -131,10 +131,7 @@ class ChannelHolds:
         return frozenset(topic for topic, holders in self.journal.channel.read().holds.items() if REPAIR in holders)
 
     def hold(self, topics: Collection[str]) -> None:
-        """Store the hold and the previous settings, then pause. Raises `HarnessError` for a topic that is refused.
-
-        The settings reach the brokers some time later (`ObservedPartition.is_held`).
-        """
+        """Store the hold and the previous settings, then pause; brokers learn it later. Raises `HarnessError`."""
         state = self.journal.channel.read()
         self._mark(HOLD, (topic for topic in topics if REPAIR not in state.holds.get(topic, ())))
         self._carry_out(topics, to_pause=topics)
@@ -217,10 +214,7 @@ class ChannelThrottle:
                 self.cluster.alter(kind, name, note["set"])
 
     def lift(self) -> None:
-        """Restore the previous settings, also after a repair that was killed, but no value that somebody changed since.
-
-        Raises `HarnessError` where a broker does not answer: only the broker itself restores its rate.
-        """
+        """Restore values that nobody changed since. Raises `HarnessError` for a broker that does not answer."""
         stored = self._stored()
         failures: dict[Resource, str] = {}
         for (kind, name), note in stored.items():

@@ -1,8 +1,7 @@
-"""A running cluster, as every one of its brokers reports it.
+"""A running cluster, as every one of its brokers reports it: metadata, settings and folders, asked at once.
 
-Each observation asks all registered brokers at once: for metadata, settings and folders. The metadata of a broker may
-be old. Where brokers differ, there is no observation: old metadata could show a replica that was removed meanwhile. A
-frozen broker delays an observation by `ONE_ANSWER`.
+The metadata of a broker may be old. Where brokers differ, there is no observation: old metadata could show a replica
+that was removed meanwhile. A frozen broker delays an observation by `ONE_ANSWER`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,8 +24,6 @@ from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 T = TypeVar("T")
 ONE_ANSWER: Final = RetryPolicy(answer_s=3.0)
 MIN_INSYNC: Final = "min.insync.replicas"
-WITH_FREE_SPACE: Final = 4
-"""Version of DescribeLogDirs."""
 KINDS: Final = {TOPIC: TOPIC_RESOURCE, BROKER: BROKER_RESOURCE}
 
 
@@ -104,7 +101,7 @@ class LiveRepairCluster:
         def ask(_broker: int, caller: Connection) -> BrokerAnswer:
             state = caller.ask(describe_cluster(topics, version=FIRST_WITH_TOPIC_IDS))
             answers = caller.ask(topic_requests.describe_configs(TOPIC_RESOURCE, topics, (MIN_INSYNC, *PAUSE)))
-            folders = caller.ask(topic_requests.describe_log_dirs(sorted(partitions), version=WITH_FREE_SPACE))
+            folders = caller.ask(topic_requests.describe_log_dirs(sorted(partitions), version=4))  # with free space
             settings = {t: values_of(entries) for t, entries in answers.items() if not isinstance(entries, str)}
             return BrokerAnswer(state, settings, folders.error or folders.sizes_bytes, folders.usable_bytes)
 

@@ -105,11 +105,8 @@ def plan_of(
             scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
             compared = [replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"]]
             undecided.append(_undecided(place, accusing, tuple(compared) or _named(accusing)))
-    unknown = [
-        (scenario.scenario, scenario.reason)
-        for scenario in verdict.scenarios
-        if scenario.verdict == UNKNOWN and (not only or any(map(scenario.has, only)))
-    ]
+    unclear = [scenario for scenario in verdict.scenarios if scenario.verdict == UNKNOWN]
+    unknown = [(s.scenario, s.reason) for s in unclear if not only or any(map(s.has, only))]
     # An audit reports a hanging transaction on every replica. A second marker could abort the producer's next one.
     aborts = dict.fromkeys(
         Abort(place, finding.producer_id, finding.offset, caution_of(finding))
@@ -246,11 +243,10 @@ def prepare(
     spare: int | None = None,
     at_once: int = 1,
 ) -> PreparedRepair:
-    """Return the partitions of the plan that can be repaired now.
+    """Return the partitions of the plan that can be repaired now, ``at_once`` of them at a time.
 
-    ``audit``: the run id of the audit. ``begun``: partitions in the journal. A repair under way continues whatever the
-    cluster looks like, and a partition that the same audit had repaired is left out. ``spare``: the broker that may
-    have a replica during a repair; None: any. ``at_once``: the number of partitions at a time.
+    ``audit``: the run id of the audit. ``begun``: partitions in the journal: a repair under way continues whatever the
+    cluster looks like, and no partition is repaired twice by an audit. ``spare``: the spare broker; None: any.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []

@@ -142,13 +142,14 @@ def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Cloc
             aborted.append(Aborted(abort, abort.caution.text))
             continue
         suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
-        why, leader = None, cluster.state.partitions[abort.partition].leader
-        if suspicion is not None and suspicion.transaction is not None:
+        leader, why = cluster.state.partitions[abort.partition].leader, f"{name_of(abort.partition)} has no leader"
+        if suspicion is None or suspicion.transaction is None:
+            why = ""
+        elif leader in cluster.state.brokers:
             try:
-                if leader not in cluster.state.brokers:
-                    raise HarnessError(f"{name_of(abort.partition)} has no leader")  # noqa: TRY301
                 cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
+                why = ""
             except (HarnessError, OSError) as error:
                 why = str(error)
-        aborted.append(Aborted(abort, why))
+        aborted.append(Aborted(abort, why or None))
     return aborted

@@ -82,11 +82,10 @@ class Repairs:
     rules: steps.Rules = field(default_factory=lambda: steps.RULES)
 
     def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
-        """Repair these partitions, and those of a repair that was killed; return the outcome of each.
+        """Repair these partitions, and those of a killed repair; return the outcome of each.
 
-        A partition that was repaired by the same audit is left out: only a new audit finds new divergence. After an
-        error of the cluster, a step is taken again until ``patience_s`` seconds have passed without a change. Raises
-        `HarnessError` and OSError where the journal cannot be read, or settings cannot be restored.
+        A partition that the same audit repaired is left out. After an error of the cluster, a step is taken again until
+        ``patience_s`` have passed without a change. Raises `HarnessError` and OSError for the journal and settings.
         """
         stored = self.journal.entries()
         for partition, entry in stored.items():
