@@ -281,13 +281,14 @@ def _s3(url: SplitResult, conf: Mapping[str, str]) -> Storage:
             raise UsageError(f"{S3A}{name} is {value}: give true or false")
     if bool(settings["access.key"]) != bool(settings["secret.key"]):
         raise UsageError(f"{url.geturl()}: give both {S3A}access.key and {S3A}secret.key, or neither")
+    is_off = {name: (settings[name] or "").lower() == "false" for name in (PATH_STYLE, TLS)}
     options: dict[str, Any] = {ours: settings[name] for name, ours in S3A_SETTINGS.items() if ours}
     options |= {"connect_timeout": _CONNECT_TIMEOUT_S, "request_timeout": _REQUEST_TIMEOUT_S}
-    options["scheme"] = "http" if (settings[TLS] or "").lower() == "false" else "https"
+    options["scheme"] = "http" if is_off[TLS] else "https"
     if endpoint := settings["endpoint"]:
         scheme, _, address = endpoint.rpartition("://")
         options |= {"endpoint_override": address.rstrip("/"), "scheme": scheme or options["scheme"]}
-        options["force_virtual_addressing"] = (settings[PATH_STYLE] or "").lower() == "false"
+        options["force_virtual_addressing"] = is_off[PATH_STYLE]
     elif not (options["region"] or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         options["region"] = RESOLVED
     advice = f"{endpoint or 'AWS'} was asked: see --spark-conf {S3A}endpoint, .access.key, .secret.key"
@@ -331,10 +332,8 @@ def _webhdfs(url: SplitResult, conf: Mapping[str, str]) -> Storage:
     kerberos = conf.get(AUTHENTICATION) == "kerberos"
     user = None if kerberos else os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     options = {"host": host, "port": port, "use_https": protocol == "https", "kerberos": kerberos, "user": user}
-    advice = (
-        f"WebHDFS was asked at {protocol}://{address} as {user or 'the user of Kerberos'}: see --spark-conf"
-        f" {HTTP_ADDRESS}, HADOOP_USER_NAME"
-    )
+    asked = f"WebHDFS was asked at {protocol}://{address} as {user or 'the user of Kerberos'}"
+    advice = f"{asked}: see --spark-conf {HTTP_ADDRESS}, HADOOP_USER_NAME"
     return Storage(root, "", "WebHDFS", tuple(options.items()), advice)
 
 

@@ -195,9 +195,6 @@ def key_hashes(unpacked: Unpacked) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-# Blocks
-
-
 def _filled(file: Readable, rest: Bytes, size_bytes: int) -> tuple[Bytes, bool]:
     """Return ``rest`` and the next bytes of the file, ``size_bytes`` in all, and whether the file ends before that."""
     data = np.empty(size_bytes, np.uint8)
@@ -262,33 +259,25 @@ def _reference_batch(data: Bytes, position: int, row: np.void, source: str) -> B
     return batch
 
 
-# Records
-
-
 def _unpack_compressed(block: Block, chosen: npt.NDArray[np.intp]) -> Iterator[Unpacked]:
     """Unpack batches in groups of about `_UNPACKED_BYTES`."""
-    view = block.data.data
-    rows = block.batches[chosen]
+    view, rows, first = block.data.data, block.batches[chosen], 0
     starts = (rows["position"] - block.position).tolist()
     sizes, attributes = rows["size_bytes"].tolist(), rows["attributes"].tolist()
-    first = 0
     while first < len(chosen):
         # Only the written pages of this map take memory.
         room = _UNPACKED_BYTES + MAX_DECOMPRESSED_BYTES
         arena = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        places = [0]
-        is_sound = True
-        while is_sound and first + len(places) <= len(chosen) and places[-1] < _UNPACKED_BYTES:
-            index = first + len(places) - 1
-            payload = view[starts[index] + HEADER.size : starts[index] + sizes[index]]
+        places, until, is_sound = [0], first, True
+        while is_sound and until < len(chosen) and places[-1] < _UNPACKED_BYTES:
+            payload = view[starts[until] + HEADER.size : starts[until] + sizes[until]]
             out = memoryview(arena)[places[-1] : places[-1] + MAX_DECOMPRESSED_BYTES]
             try:
-                places.append(places[-1] + decompress_into(CODECS[attributes[index] & CODEC_MASK], payload, out))
+                places.append(places[-1] + decompress_into(CODECS[attributes[until] & CODEC_MASK], payload, out))
+                until += 1
             except ValueError:
                 is_sound = False
-        ends = np.array(places, np.int64)
-        until = first + len(places) - 1
-        data = np.frombuffer(arena, np.uint8, places[-1])
+        ends, data = np.array(places, np.int64), np.frombuffer(arena, np.uint8, places[-1])
         yield from _walk_records(block, chosen[first:until], data, ends[:-1], ends[1:])
         if not is_sound:
             _refuse_records(block, int(chosen[until]))

@@ -1,7 +1,6 @@
 """Record compression: the five codecs of a magic-2 batch, with a limit of the unpacked size."""
 
 import mmap
-import struct
 from typing import Final, Literal, TypeAlias, get_args
 
 import cramjam
@@ -16,7 +15,6 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
-_INT32 = struct.Struct(">i")
 
 
 def decompress(codec: Codec, payload: memoryview) -> bytes:
@@ -37,16 +35,14 @@ def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
 
     Raises as ``decompress`` does.
     """
+    if codec == "none":
+        out[: len(payload)] = payload
+        return len(payload)
+    unpack = _decompress_snappy if codec == "snappy" else getattr(cramjam, codec).decompress_into
     try:
-        if codec == "none":
-            out[: len(payload)] = payload
-            return len(payload)
-        if codec == "snappy":
-            return _decompress_snappy(payload, out)
-        return int(getattr(cramjam, codec).decompress_into(payload, out))
+        return int(unpack(payload, out))
     except cramjam.DecompressionError as error:
-        reason = f"{codec} does not unpack within {MAX_DECOMPRESSED_BYTES} bytes: {error}"
-        raise ValueError(reason) from error
+        raise ValueError(f"{codec} does not unpack within {MAX_DECOMPRESSED_BYTES} bytes: {error}") from error
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
@@ -60,17 +56,17 @@ def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
     """Unpack one raw block (from librdkafka) or blocks in the xerial framing of snappy-java."""
     if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _snappy_block(payload, out)
-    written = 0
-    position = _XERIAL_HEADER_BYTES
+    written, position = 0, _XERIAL_HEADER_BYTES
     while position < len(payload):
-        available = len(payload) - position - _INT32.size
+        start = position + 4
+        available = len(payload) - start
         if available < 0:
             raise ValueError("snappy stream ends inside a block length")
-        (size,) = _INT32.unpack_from(payload, position)
+        size = int.from_bytes(payload[position:start], signed=True)
         if not 0 <= size <= available:
             raise ValueError(f"snappy block announces {size} bytes, {available} are left")
-        position += _INT32.size + size
-        written += _snappy_block(payload[position - size : position], out[written:])
+        position = start + size
+        written += _snappy_block(payload[start:position], out[written:])
     return written
 
 

@@ -1,9 +1,8 @@
 """The files of a partition's folder that a broker would load as its log when it starts.
 
 A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, renames the files that they
-replace to ``.deleted``, and then removes the ``.swap`` suffix. A copy of a folder may show any of these states.
-``LogLoader.load`` completes them; here its rules are applied to names without changing files. Of the index files only
-``.txnindex`` is read, as ``.index`` and ``.timeindex`` are derived from the log.
+replace to ``.deleted``, and then removes the ``.swap`` suffix. A copy of a folder may show any of these states. The
+rules of ``LogLoader.load``, which completes them, are applied to names here. ``.index`` and ``.timeindex`` are unread.
 """
 
 import re
@@ -11,10 +10,11 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS
 from harness.broker_files.segments.blocks import iter_blocks
+from harness.broker_files.segments.records import MAX_INT64
 
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(?:\.(deleted|cleaned|swap))?")
 _WHY_LEFT_OUT: Final = {
@@ -46,8 +46,7 @@ class Live:
     left_out: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     name: str
     base_offset: int
     kind: str
@@ -70,13 +69,10 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
     - ``.swap`` files at or after the smallest ``.cleaned`` are left out: they come from an unfinished split.
     - Other ``.swap`` files count as completed; they replace all files from their lowest base offset to their end.
     """
-    files = [
-        _File(name, int(match[1]), match[2], match[3]) for name in sorted(names) if (match := _NAME.fullmatch(name))
-    ]
-    first_cleaned = min((file.base_offset for file in files if file.suffix == "cleaned"), default=None)
-    swaps = [
-        file for file in files if file.suffix == "swap" and (first_cleaned is None or file.base_offset < first_cleaned)
-    ]
+    matches = filter(None, map(_NAME.fullmatch, sorted(names)))
+    files = [_File(match[0], int(match[1]), match[2], match[3]) for match in matches]
+    first_cleaned = min((file.base_offset for file in files if file.suffix == "cleaned"), default=MAX_INT64)
+    swaps = [file for file in files if file.suffix == "swap" and file.base_offset < first_cleaned]
     swapped = [file for file in swaps if file.kind == "log"]
     start = min((file.base_offset for file in swapped), default=0)
     end = max((next_offset_of(file.name) or file.base_offset for file in swapped), default=0)
@@ -103,9 +99,7 @@ def end_of_segment(path: Path) -> int:
     Reads only the headers of batches, up to bytes that are not a batch: the zeros of a preallocated file, a batch that
     is cut, or damage, which the reader of the file reports.
     """
-    end = int(path.name.partition(".")[0])
-    size_bytes = path.stat().st_size
-    position = 0
+    end, position, size_bytes = int(path.name.partition(".")[0]), 0, path.stat().st_size
     with path.open("rb") as file:
         while position + _HEAD.size <= size_bytes:
             file.seek(position)
@@ -115,8 +109,7 @@ def end_of_segment(path: Path) -> int:
             if position > size_bytes or length <= 0:
                 break
             if magic == MAGIC and len(header) == HEADER.size:
-                last_offset_delta = HEADER.unpack(header)[_LAST_OFFSET_DELTA]
-                end = base_offset + last_offset_delta + 1
+                end = base_offset + HEADER.unpack(header)[_LAST_OFFSET_DELTA] + 1
             elif magic in OLD_MAGICS:
                 end = base_offset + 1
             else:

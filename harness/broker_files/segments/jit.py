@@ -24,7 +24,6 @@ COMPILING_LIMIT_S: Final = 60.0
 """The time to wait while another process compiles a function, before this process compiles it, too."""
 
 inlined: Callable[[Any], Any] = njit(inline="always")
-"""A helper that is inlined into its callers."""
 
 
 def compiled(*signatures: object) -> Callable[[Any], Any]:

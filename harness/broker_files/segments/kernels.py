@@ -128,9 +128,6 @@ def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
     )
 
 
-# Batches
-
-
 @inlined
 def _marker(data: Bytes, at: int, row: Any) -> Any:
     """Read the marker of a control batch in the format that brokers write, else return `ASK`."""
@@ -216,9 +213,6 @@ def walk_batches(  # noqa: PLR0911
         count += 1
         at += size
     return count, at, READ
-
-
-# Records
 
 
 @compiled(

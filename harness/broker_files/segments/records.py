@@ -111,10 +111,9 @@ def read_marker(record: Record) -> Marker:
 
 
 def first_marker(markers: Iterable[tuple[int, int]], producer_id: int, offset: int) -> int | None:
-    """Return the offset of the producer's first marker after an offset, else None.
+    """Return the offset of the producer's first marker after an offset, of all (offset, producer id); else None.
 
-    ``markers``: offset and producer id of every marker of the partition. `checkers.replay.batch_outcomes` has the same
-    rule for tables.
+    `checkers.replay.batch_outcomes` has the same rule for tables.
     """
     return min((at for at, producer in markers if producer == producer_id and at > offset), default=None)
 
@@ -143,9 +142,7 @@ def marker_record(offset: int, timestamp_ms: int, kind: str, epoch: int = 0) -> 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     """Read a length and that many bytes; any negative length is null (``Utils.readBytes``)."""
     size, position = _read_varint(data, position)
-    if size < 0:
-        return None, position
-    return data[position : position + size], position + size
+    return (None, position) if size < 0 else (data[position : position + size], position + size)
 
 
 def _encode_bytes(data: bytes | None) -> bytes:

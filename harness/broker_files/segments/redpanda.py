@@ -8,7 +8,7 @@ Source: Redpanda's source; not run against a real broker.
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER
@@ -39,20 +39,22 @@ def to_kafka(segments: Mapping[str, bytes]) -> bytes:
     the segment and the byte for data that no broker writes, and for a batch that is cut; but the last segment may end
     in a batch that a broker was writing when it was killed.
     """
+    named = [(name, match) for name in segments if (match := SEGMENT.fullmatch(name))]
+    ordered = sorted((int(match["base_offset"]), int(match["term"]), name) for name, match in named)
     written = bytearray()
     try:
-        for part in _rewritten(segments):
+        for part in _rewritten(segments, ordered):
             written += part
     except CorruptLogError as error:
-        *_, last = _ordered(segments)
-        if not (error.cut and error.source == last[-1]):
+        if not (error.cut and error.source == ordered[-1][-1]):
             raise
     return bytes(written)
 
 
-def _rewritten(segments: Mapping[str, bytes]) -> Iterator[bytes]:
+def _rewritten(segments: Mapping[str, bytes], ordered: Iterable[tuple[int, int, str]]) -> Iterator[bytes]:
+    """Yield parts of the Kafka batches. ``ordered``: base offset, term and name of each segment in the log's order."""
     taken = 0
-    for _, term, name in _ordered(segments):
+    for _, term, name in ordered:
         data, position = memoryview(segments[name]), 0
         while position + HEADER.size <= len(data) and any(data[position : position + HEADER.size]):
             fields = HEADER.unpack_from(data, position)
@@ -61,21 +63,13 @@ def _rewritten(segments: Mapping[str, bytes]) -> Iterator[bytes]:
             if size_bytes < HEADER.size or last_offset_delta < 0:
                 raise CorruptLogError(name, position, f"impossible size {size_bytes} or delta {last_offset_delta}")
             if position + size_bytes > len(data):
-                raise CorruptLogError(
-                    name, position, f"batch is cut: {len(data) - position} of {size_bytes} bytes", cut=True
-                )
+                cut = f"batch is cut: {len(data) - position} of {size_bytes} bytes"
+                raise CorruptLogError(name, position, cut, cut=True)
             if kind == RAFT_DATA:
-                length = size_bytes - LOG_OVERHEAD
-                yield KAFKA_HEADER.pack(base_offset - taken, length, term, MAGIC, *fields[4:])
+                yield KAFKA_HEADER.pack(base_offset - taken, size_bytes - LOG_OVERHEAD, term, MAGIC, *fields[4:])
                 yield bytes(data[position + HEADER.size : position + size_bytes])
             elif kind in TAKING_OFFSETS:
                 taken += last_offset_delta + 1
             position += size_bytes
         if any(data[position:]):
             raise CorruptLogError(name, position, f"batch is cut: {len(data) - position} bytes of a header", cut=True)
-
-
-def _ordered(segments: Mapping[str, bytes]) -> list[tuple[int, int, str]]:
-    """Return (base offset, term, name) of each segment, in the log's order."""
-    named = [(name, match) for name in segments if (match := SEGMENT.fullmatch(name))]
-    return sorted((int(match["base_offset"]), int(match["term"]), name) for name, match in named)
