@@ -1,9 +1,8 @@
 """The traffic around the payload: it rolls segments, gives the cleaner work, and must never show an anomaly.
 
-Several processes: one plain producer that writes to every partition in turn (values, now and then a tombstone)
-and transactional ones whose transactions span partitions, some of them aborted. Every choice comes from a seed,
-process by process. Keys carry their phase, and a phase ends only when its last transaction has ended: so no
-filler key or transaction straddles the outage, and every finding belongs to the payload.
+A plain producer writes to every partition in turn (values, now and then a tombstone); the transactions of others span
+partitions, and some abort. Every choice comes from a seed, process by process. Keys carry their phase, and a phase ends
+only when its last transaction has ended: no filler key or transaction straddles the outage.
 """
 
 import math

@@ -20,10 +20,7 @@ PART = "payload"
 
 
 class Payload:
-    """The producers of one scenario. Not thread-safe; the runner's thread owns it.
-
-    Each write goes to every partition of the scenario, and a transaction spans all of them.
-    """
+    """The producers of one scenario: writes and transactions go to all of its partitions. Not thread-safe."""
 
     def __init__(
         self,
@@ -33,10 +30,7 @@ class Payload:
         history: History,
         key_in: Callable[[TopicPartition, str], str | bytes] = lambda _, key: key,
     ) -> None:
-        """Create the producers; transactional ones obtain their ids in `init`.
-
-        ``key_in``: returns the key of the record that a write with a key leaves in a partition.
-        """
+        """Create the producers. ``key_in`` returns the key of the record that a write leaves in a partition."""
         self.scenario = scenario
         self.partitions = list(partitions)
         self._key_in = key_in

@@ -98,8 +98,8 @@ class Library:
     """An open library. ``groups``: None if it does not support consumer groups.
 
     ``idempotent``: makes a producer that is idempotent outside of transactions; None if there is none. ``once``: makes
-    a producer that is not idempotent and sends each record once; None if ``producer`` does. A record that is sent again
-    may have been appended before, and its copies may follow its acknowledgement.
+    a producer that is not idempotent and sends each record once, as copies of a record may follow its acknowledgement;
+    None if ``producer`` does.
     """
 
     producer: MakeProducer

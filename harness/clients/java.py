@@ -102,8 +102,7 @@ class JavaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
     def __init__(self, jvm: Any, transactional_id: str | None, connection: Mapping[str, str]) -> None:
-        """Make the producer. Without a transactional id it is not idempotent, like librdkafka's."""
-        mode = {"enable.idempotence": "false"}
+        mode = {"enable.idempotence": "false"}  # like librdkafka's
         if transactional_id is not None:
             mode = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
         config = _java_map(jvm, {**CONFIG, **mode, **connection})

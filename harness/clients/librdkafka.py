@@ -56,13 +56,11 @@ CONSUMER_CONFIG = {
 CLASSIC_CONFIG = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CONSUMED_AT_ONCE = 1_000
-COORDINATOR_MOVES = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError._WAIT_COORD,  # noqa: SLF001  (public in spite of the name)
-    }
+COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,  # noqa: SLF001  (public in spite of the name)
 )
 """Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
 times."""
@@ -96,26 +94,17 @@ class LibrdkafkaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
     def __init__(self, bootstrap: str, transactional_id: str | None, common: Mapping[str, Any]) -> None:
-        """Make the producer. Without a transactional id it is not idempotent.
-
-        With a producer.id.expiration.ms of seconds brokers forget an idempotent one whenever it pauses.
-        """
+        # Without a transactional id it is not idempotent: with a producer.id.expiration.ms of seconds brokers forget an
+        # idempotent producer whenever it pauses.
         config: dict[str, Any] = {**CONFIG, **common, "bootstrap.servers": bootstrap}
         if transactional_id is not None:
             config |= {**TRANSACTIONAL, "transactional.id": transactional_id}
         self._producer = Producer(config)
 
     def transact(self, step: TransactionStep) -> None:
+        timeout_s = () if step == "begin" else (OPERATION_TIMEOUT_S,)
         with _client_errors():
-            match step:
-                case "init":
-                    self._producer.init_transactions(OPERATION_TIMEOUT_S)
-                case "begin":
-                    self._producer.begin_transaction()
-                case "commit":
-                    self._producer.commit_transaction(OPERATION_TIMEOUT_S)
-                case "abort":
-                    self._producer.abort_transaction(OPERATION_TIMEOUT_S)
+            getattr(self._producer, "init_transactions" if step == "init" else f"{step}_transaction")(*timeout_s)
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""

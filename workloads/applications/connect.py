@@ -13,7 +13,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -230,14 +230,10 @@ class Worker:
         """Seconds since its start."""
         return round(self.clock.now_s() - self._started_s, 1)
 
-    def states(self) -> dict[str, str]:
+    def connectors(self, except_for: Collection[str] = ()) -> dict[str, str]:
         """Return the state of each connector and its tasks. Raises OSError where the worker refuses."""
         answer = self.get("/connectors?expand=status")
-        return {name: state_of(connector["status"]) for name, connector in answer.items()}
-
-    def connectors(self) -> dict[str, str]:
-        """Return the state of each connector without a separate offset topic."""
-        return {name: state for name, state in self.states().items() if name not in OFFSET_TOPICS}
+        return {name: state_of(entry["status"]) for name, entry in answer.items() if name not in except_for}
 
     def offsets(self, connector: str) -> dict[str, str]:
         """Return the offsets of a connector by partition. Raises OSError where the worker refuses."""
@@ -246,7 +242,7 @@ class Worker:
     def has_settled(self) -> bool:
         """Return whether every connector is stopped, or runs with a task."""
         with suppress(OSError):
-            return all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in self.states().values())
+            return all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in self.connectors().values())
         return False
 
     def get(self, path: str) -> Any:
@@ -283,7 +279,7 @@ def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
         with suppress(WaitTimeoutError):
             clock.wait_until(lambda: all(worker.has_settled() for worker in ready), SETTLE_S, "the connectors to run")
         return [
-            *(_observation(worker, worker.configs, CONNECTORS, worker.connectors) for worker in workers),
+            *(_observation(w, w.configs, CONNECTORS, partial(w.connectors, OFFSET_TOPICS)) for w in workers),
             *(
                 _observation(workers[0], topic, OFFSETS, partial(workers[0].offsets, name))
                 for name, topic in OFFSET_TOPICS.items()

@@ -3,13 +3,12 @@
 Each topic is read by two separate applications, with exactly_once_v2:
 
 - ``table``: ``StreamsBuilder.table(topic)`` with ``topology.optimization=all``, by which the topic itself is the
-  changelog. An instance without local state restores the table from it, through Streams' restore consumer, up to the
-  offset that the application has committed.
-- ``global-table``: ``StreamsBuilder.globalTable(topic)``, which every instance reads whole before it is RUNNING.
+  changelog (KIP-295). An instance without local state restores the table from it, through Streams' restore consumer, up
+  to the offset that the application has committed (`StoreChangelogReader`).
+- ``global-table``: ``StreamsBuilder.globalTable(topic)``, which every instance reads whole before it is RUNNING
+  (`GlobalStateManagerImpl`, `KafkaStreams.State`).
 
 Users see the state of the instance, and the entries of the store by interactive query.
-Sources: `StoreChangelogReader`, `GlobalStateManagerImpl` and `KafkaStreams.State` of kafka-streams; KIP-295 (source
-topics as changelogs), KIP-447 (exactly_once_v2).
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from harness.judge.consequences import ABSENT
 from workloads.applications import Application, Life, Observation, Observe
 
 HEAP: Final = "512m"
-RUNNING = "RUNNING"
 RUNNING_S = 60.0
 """So long an instance may take to be RUNNING. Where nothing is wrong it took 1 to 5 s on 2 cores."""
 ABSENT_RUNNING_S = 20.0
@@ -36,8 +34,7 @@ SETTLE_S = 10.0
 """So long a RUNNING instance may take to have the entries that a consumer gets."""
 CLOSE_S = 10
 STORE = "store"
-TABLE, GLOBAL_TABLE = "table", "global-table"
-VIEWS: Final = {TABLE: "table", GLOBAL_TABLE: "globalTable"}
+VIEWS: Final = {"table": "table", "global-table": "globalTable"}
 """By its name here, the method of StreamsBuilder."""
 
 CONFIG: Final = {
@@ -71,7 +68,7 @@ def observe(jvm: Any, spec: ClientSpec, clock: Clock, life: Life) -> list[Observ
 
     def all_run() -> bool:
         for name, instance in instances.items():
-            if name not in running_s and instance.state().name() == RUNNING:
+            if name not in running_s and instance.state().name() == "RUNNING":
                 running_s[name] = round(clock.now_s() - started_s, 1)
         return len(running_s) == len(instances)
 
@@ -103,9 +100,8 @@ def observe(jvm: Any, spec: ClientSpec, clock: Clock, life: Life) -> list[Observ
 
 
 def _instance(jvm: Any, spec: ClientSpec, life: Life, view: str, topic: str) -> Any:
-    name = f"{view}-{topic}"
     settings = {
-        "application.id": name,
+        "application.id": f"{view}-{topic}",
         "bootstrap.servers": spec.bootstrap,
         "state.dir": str(spec.work_dir / "streams" / life.state),
     }

@@ -110,11 +110,10 @@ def decode_offset_key(content: bytes) -> OffsetKey | None:
 
 
 def transaction_state(record: Record) -> TransactionState | None:
-    """Read a record of ``__transaction_state``; None for an unsupported version.
+    """Read a record of ``__transaction_state``; None for an unsupported version. Raises ``ValueError``.
 
     Reads a ``TransactionLogKey`` of version 0, and a ``TransactionLogValue`` of version 0 or 1 up to the state, as ids
-    that are not UTF-8 and values whose other fields are damaged are evidence too. Raises ``ValueError`` for a malformed
-    record.
+    that are not UTF-8 and values whose other fields are damaged are evidence too.
     """
     key = record.key or b""
     try:

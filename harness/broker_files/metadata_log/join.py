@@ -54,9 +54,8 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
     log, agreeing = copies.pop(last), {}
     for broker, copy in copies.items():
         if copy.end_offset <= log.start_offset:
-            notes.append(
-                f"broker {broker}: its metadata log ends before the log of broker {last} begins, and is left out"
-            )
+            before = f"its metadata log ends before the log of broker {last} begins"
+            notes.append(f"broker {broker}: {before}, and is left out")
             continue
         different = _first_difference(log.batches, copy.batches)
         if different is None:

@@ -5,9 +5,8 @@ or ``other``, null for data and for a batch that compaction has emptied. An entr
 except for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
 
 `RECORDS`: the records of data batches of magic 2. ``batch_offset`` is the base offset of a record's batch,
-``attributes`` the record's own. Header names that are not UTF-8 keep their bytes, as backslash escapes.
-
-Sizes are in bytes, times in milliseconds since the epoch. Every column is nullable.
+``attributes`` the record's own. Header names that are not UTF-8 keep their bytes, as backslash escapes. Sizes are in
+bytes, times in milliseconds since the epoch. Every column is nullable.
 """
 
 from __future__ import annotations
@@ -93,9 +92,7 @@ def read_table(
     """Read a segment file from its current position, as `BATCHES` or `RECORDS`; ``columns`` None: all.
 
     An Arrow batch has at most 131,072 rows, or the rows of one block. Payloads are unpacked for `RECORDS` only, and
-    keys, values and headers copied if their column is requested.
-
-    Raises ``CorruptLogError`` as ``blocks`` does, after yielding the rows before the error.
+    keys, values and headers copied if their column is requested. Raises as ``blocks`` does, after the rows before.
     """
     full_schema = SCHEMAS[table]
     schema = full_schema if columns is None else pa.schema([full_schema.field(name) for name in columns])

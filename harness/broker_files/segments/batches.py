@@ -160,10 +160,8 @@ def iter_entries(
 
     An all-zero tail (``log.preallocate``) is the end of the log. It must include a complete length field: fewer zeros
     may be the start of a cut batch with a small base offset. For a buffer from the middle of a source, ``start`` is its
-    position in the source and ``previous_offset`` the last offset before it.
-
-    Raises ``CorruptLogError`` at the first batch that is cut or that no broker writes, also for a base
-    offset that does not rise: the CRC does not cover that field.
+    position in the source and ``previous_offset`` the last offset before it. Raises ``CorruptLogError`` at the first
+    batch that is cut or that no broker writes, also for a base offset that does not rise: no CRC covers that field.
     """
     view = memoryview(buffer).cast("B").toreadonly()
     at = 0
@@ -234,8 +232,7 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
 def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
     """Decompress a batch's records, and yield them in offset order.
 
-    Raises ``CorruptLogError`` at the batch's position for a payload that does not decompress, or is too large, for a
-    malformed record, and for other than ``record_count`` records.
+    Raises ``CorruptLogError`` for a payload that does not decompress or is too large, and for malformed records.
     """
     try:
         data = decompress(batch.codec, batch.payload)
@@ -260,10 +257,7 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
 
 
 def marker(batch: Batch, *, source: str) -> Marker | None:
-    """Read the marker of a control batch; None for data, and for a control batch that compaction has emptied.
-
-    Raises ``CorruptLogError`` if `read_marker` rejects the record.
-    """
+    """Read the marker of a control batch; None for data, and for an emptied control batch. Raises as `iter_records`."""
     if not batch.is_control or batch.is_empty:
         return None
     record = next(iter_records(batch, source=source))

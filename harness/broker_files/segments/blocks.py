@@ -107,8 +107,7 @@ class Block:
 class Unpacked:
     """Records of one block as columns; places and sizes refer to ``data``.
 
-    ``batch`` indexes ``Block.batches``. ``attributes`` are the record's own. A size of -1 is null; headers follow each
-    other from ``headers_at``, as ``DefaultRecord`` writes them.
+    ``batch`` indexes ``Block.batches``. A size of -1 is null; headers follow each other from ``headers_at``.
     """
 
     data: Bytes

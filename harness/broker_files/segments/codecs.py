@@ -18,10 +18,7 @@ _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compati
 
 
 def decompress(codec: Codec, payload: memoryview) -> bytes:
-    """Unpack a batch's records.
-
-    Raises ``ValueError`` with the reason for a malformed stream, or for more than ``MAX_DECOMPRESSED_BYTES``.
-    """
+    """Unpack a batch's records. Raises ``ValueError`` if it is malformed or exceeds ``MAX_DECOMPRESSED_BYTES``."""
     if codec == "none":
         return payload.tobytes()
     # The size of a stream is unknown, and the library fails if the buffer is too small. Only the written pages of a
@@ -31,10 +28,7 @@ def decompress(codec: Codec, payload: memoryview) -> bytes:
 
 
 def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
-    """Unpack a batch's records into ``out``, of ``MAX_DECOMPRESSED_BYTES``, and return their size in bytes.
-
-    Raises as ``decompress`` does.
-    """
+    """Unpack into ``out``, of ``MAX_DECOMPRESSED_BYTES``; return the size in bytes. Raises as ``decompress`` does."""
     if codec == "none":
         out[: len(payload)] = payload
         return len(payload)

@@ -39,9 +39,7 @@ def encode_batch(
     The records' offsets may have gaps. ``last_offset``: the last record's by default, needed if compaction removed that
     record. A delete horizon replaces the first record's timestamp, as in the cleaner. With ``append_time``, every
     record has the timestamp ``max_timestamp_ms`` for readers. An empty batch has no payload and no codec
-    (``DefaultRecordBatch.writeEmptyHeader``).
-
-    Raises ``struct.error`` for a number that does not fit its field.
+    (``DefaultRecordBatch.writeEmptyHeader``). Raises ``struct.error`` for a number that does not fit its field.
     """
     timestamps = [record.timestamp_ms for record in records] or [-1]
     base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms

@@ -54,10 +54,7 @@ class _File(NamedTuple):
 
 
 def live_segments(folder: Path) -> Live:
-    """Return the log of a partition's folder.
-
-    Raises ``CorruptLogError`` for an unreadable ``.swap`` file, as the files that it replaces are unknown.
-    """
+    """Return the log of a folder. Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read."""
     names = [path.name for path in folder.iterdir() if path.is_file()]
     return choose_segments(names, lambda name: next_offset(folder / name))
 

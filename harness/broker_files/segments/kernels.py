@@ -90,11 +90,7 @@ def read_field(data: Bytes, at: int, limit: int) -> tuple[Any, Any, Any]:
 
 @compiled(types.UniTuple(int64, 10)(BYTES, int64, int64))
 def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
-    """Read a record, and return its end, or -1 if no broker writes it, and its fields.
-
-    The fields: attributes, timestamp delta, offset delta, place and size of key and of value (-1: null), place of
-    the first header and number of headers.
-    """
+    """Return a record's end, or -1 if no broker writes it, and its fields; a size of -1 is null."""
     length, at = _varint(data, at, limit)
     if not 0 < length <= limit - at:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0, 0

@@ -100,10 +100,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> b
 
 
 def read_marker(record: Record) -> Marker:
-    """Return the marker in a control record.
-
-    Raises ``ValueError`` if ``ControlRecordType`` or ``EndTransactionMarker`` would reject the record.
-    """
+    """Return a record's marker. Raises ``ValueError`` if ``ControlRecordType`` or ``EndTransactionMarker`` would."""
     number = _number(_MARKER_KEY, record.key)
     if number not in range(len(MARKERS)):
         return Marker(f"control-{number}", None)

@@ -35,9 +35,8 @@ def is_segment(name: str) -> bool:
 def to_kafka(segments: Mapping[str, bytes]) -> bytes:
     """Return the Kafka batches of a partition from all of its segments, by name; leader epochs are terms.
 
-    The log must be complete from its start, as a removed part may have internal offsets. Raises `CorruptLogError` with
-    the segment and the byte for data that no broker writes, and for a batch that is cut; but the last segment may end
-    in a batch that a broker was writing when it was killed.
+    The log must be complete from its start, as a removed part may have internal offsets. Raises `CorruptLogError` for
+    data that no broker writes, and for a batch that is cut before the end of the last segment.
     """
     named = [(name, match) for name in segments if (match := SEGMENT.fullmatch(name))]
     ordered = sorted((int(match["base_offset"]), int(match["term"]), name) for name, match in named)

@@ -21,9 +21,8 @@ _EPOCH = re.compile(rb"(\d{1,10})\s+(\d{1,19})", re.ASCII)
 def read_checkpoint(data: bytes, *, source: str) -> dict[tuple[str, int], int]:
     """Return offsets by topic and partition.
 
-    An empty file and a file with only the version line have no entries, as in ``CheckpointFile``: brokers create the
-    file before they first write it. Raises ``CorruptLogError`` with the line and its byte position for another version,
-    a malformed line, a duplicate partition, or other than the announced number of entries.
+    An empty file and a file with only the version line have no entries, as in ``CheckpointFile``. Raises
+    ``CorruptLogError`` for another version or number of entries, a malformed line, or a duplicate partition.
     """
     offsets: dict[tuple[str, int], int] = {}
     for number, position, entry in _entries(data, _ENTRY, "topic partition offset", source=source):
@@ -43,8 +42,7 @@ def _entries(
     data: bytes, pattern: re.Pattern[bytes], layout: str, *, source: str
 ) -> Iterator[tuple[int, int, re.Match[bytes]]]:
     """Yield line number, byte position and fields of each entry."""
-    lines = data.splitlines(keepends=True)
-    position = count = entries_read = 0
+    lines, position, count, entries_read = data.splitlines(keepends=True), 0, 0, 0
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip(b"\r\n")
         expected, problem = _HEAD.get(number, (pattern, f"{{}} is not '{layout}'"))
