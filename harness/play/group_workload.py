@@ -21,9 +21,9 @@ from harness.kafka_api.fetch import ReplicaState
 from harness.run_folder.history import History
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
+from workloads.filler import OffsetsFiller
 from workloads.group_consumers import Group, GroupReader
 from workloads.group_records import Coordinators, memberships_producer, offset_key, offsets_producer
-from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from harness.schedules.timers import MOST_STEPS, STEP_S
 from harness.targets import KAFKA, OWN
 from nemesis.fault import FaultContext
 from nemesis.script import Act, ScriptContext
-from workloads.filler import TRANSACTIONAL_PROCESSES, Filler, write_ballast
-from workloads.offsets_filler import OffsetsFiller
+from workloads.filler import TRANSACTIONAL_PROCESSES, Filler, OffsetsFiller, write_ballast
 from workloads.payload import Payload
 
 log = logging.getLogger("harness")
