@@ -113,24 +113,20 @@ class LibrdkafkaReading:
         librdkafka reports the end only if its position is the last stable offset, which it never reaches after a gap
         that the cleaner has left at the end; then the leader is asked whether it has more records.
         """
-        messages = self._consumer.consume(1000, timeout=POLL_S)
+        messages: list[Any] = self._consumer.consume(1000, timeout=POLL_S)
         for message in messages:
-            self._take(message)
+            error, tp = message.error(), (message.topic(), message.partition())
+            if error is None:
+                self.delivered[tp].append(delivered_record(message.offset(), message.key(), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
+                self.ends[tp] = message.offset()
+            elif not error.retriable():
+                raise HarnessError(f"the read_committed consumer failed: {error}")
         late = {tp: self._next[tp] for tp in self.delivered if tp not in self.ends and tp in self._next}
         if late and not messages:
             answers = ask(self._leader, fetch(late)).items()
             self.ends |= {tp: late[tp] for tp, a in answers if not isinstance(a, str) and not a.records}
         return len(self.ends) == len(self.delivered)
-
-    def _take(self, message: Any) -> None:
-        error = message.error()
-        tp = (message.topic(), message.partition())
-        if error is None:
-            self.delivered[tp].append(delivered_record(message.offset(), message.key(), message.value()))
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
-            self.ends[tp] = message.offset()
-        elif not error.retriable():
-            raise HarnessError(f"the read_committed consumer failed: {error}")
 
     def _take_statistics(self, text: str) -> None:
         """Store the next offset to fetch of each partition whose fetched records are all delivered."""

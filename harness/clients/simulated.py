@@ -58,7 +58,7 @@ class SimulatedProducer:
                 coordinator = self.client.coordinator
                 self.owner = coordinator.init(self.transactional_id, raises_epoch=self.client.raises_epoch)
                 self.epoch = self.owner.epoch
-                self._wait_ended()
+                self._wait_ended(self.owner)
             case "commit" | "abort":
                 assert self.owner is not None  # noqa: S101  (it has begun a transaction)
                 self._raise_if_fenced()
@@ -73,7 +73,7 @@ class SimulatedProducer:
         if partition is None:
             raise ClientError(missing, certainly=True)
         if self.owner is not None:
-            self._wait_ended()
+            self._wait_ended(self.owner)
         self._wait(lambda: partition.is_deleted or self._has_leader(partition), "a leader")
         if partition.is_deleted:
             raise ClientError(missing, certainly=True)
@@ -106,9 +106,10 @@ class SimulatedProducer:
         for sent in list(self.unanswered):
             is_deleted = sent.partition.is_deleted
             stored = None if is_deleted else sent.partition.is_stored(sent.batch)
-            if is_deleted or (stored is None and self._is_fenced):
+            error = "the topic was deleted" if is_deleted else self._fenced_text if stored is None else None
+            if error is not None:
                 self.unanswered.remove(sent)
-                sent.answered("the topic was deleted" if is_deleted else self._fenced_text, -1)
+                sent.answered(error, -1)
                 continue
             if stored is None and self._has_leader(sent.partition):
                 sent.batch = sent.remake()
@@ -139,21 +140,17 @@ class SimulatedProducer:
         )
 
     @property
-    def _is_fenced(self) -> bool:
-        """Another producer has begun with the transactional id (KIP-98)."""
-        return self.owner is not None and self.owner.epoch != self.epoch
-
-    @property
-    def _fenced_text(self) -> str:
-        return f"another producer has {self.transactional_id} now"
+    def _fenced_text(self) -> str | None:
+        """The error if another producer has begun with the transactional id (KIP-98)."""
+        is_fenced = self.owner is not None and self.owner.epoch != self.epoch
+        return f"another producer has {self.transactional_id} now" if is_fenced else None
 
     def _raise_if_fenced(self) -> None:
-        if self._is_fenced:
-            raise ClientError(self._fenced_text, certainly=True)
+        if text := self._fenced_text:
+            raise ClientError(text, certainly=True)
 
-    def _wait_ended(self) -> None:
-        owner, coordinator = self.owner, self.client.coordinator
-        assert owner is not None  # noqa: S101  (a transactional producer begins with `init_transactions`)
+    def _wait_ended(self, owner: Transactional) -> None:
+        coordinator = self.client.coordinator
         self._wait(lambda: not coordinator.is_ending(owner), "the last transaction's markers")
 
     def _wait(self, condition: Callable[[], bool], description: str) -> None:

@@ -36,8 +36,6 @@ FINISHED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 """States after which a coordinator writes no marker."""
 
 _INT16 = struct.Struct(">h")
-_COMMITTED_OFFSET, _CLASSIC_GROUP = 1, 2
-"""Types of keys in ``__consumer_offsets``, as coordinators write them."""
 _TRANSACTION_KEY, _TRANSACTION_VALUE = struct.Struct(">hh"), struct.Struct(">hqhib")
 _CONNECT = re.compile(
     r"(?:.*[-._])?(?:connect|mm2)(?:[-._].*)?[-._]"
@@ -92,12 +90,12 @@ def internal_topic(topic: str) -> InternalTopic | None:
 
 def encode_offset_key(key: OffsetKey) -> bytes:
     """Return the key of the record that a coordinator writes for a committed offset."""
-    return _encode_group_coordinator_key(_COMMITTED_OFFSET, key._asdict())
+    return _encode_group_coordinator_key("OffsetCommitKey", key._asdict())
 
 
 def encode_group_key(group: str) -> bytes:
     """Return the key of the record that a coordinator writes for a classic group."""
-    return _encode_group_coordinator_key(_CLASSIC_GROUP, {"group": group})
+    return _encode_group_coordinator_key("GroupMetadataKey", {"group": group})
 
 
 def decode_offset_key(content: bytes) -> OffsetKey | None:
@@ -135,9 +133,9 @@ def transaction_state(record: Record) -> TransactionState | None:
     return TransactionState(transactional_id, producer_id, STATES[number])
 
 
-def _encode_group_coordinator_key(kind: int, fields: Mapping[str, object]) -> bytes:
-    (key,) = (message for message in _FORMATS[CONSUMER_OFFSETS].values() if kind in message.api_keys)
-    return _INT16.pack(kind) + bytes(key.struct.encode(fields, version=0))
+def _encode_group_coordinator_key(name: str, fields: Mapping[str, object]) -> bytes:
+    key = _FORMATS[CONSUMER_OFFSETS][name]
+    return _INT16.pack(max(key.api_keys)) + bytes(key.struct.encode(fields, version=0))
 
 
 def _coordinator_topic(topic: str, kind: str) -> InternalTopic:
