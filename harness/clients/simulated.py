@@ -1,7 +1,7 @@
 """A producer of simulated brokers, on the cluster's clock; `harness.systems` has their consumer."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,10 +23,9 @@ class SimulatedClient:
     coordinator: TransactionCoordinator
     raises_epoch: bool
 
-    @contextmanager
-    def opened(self, _spec: ClientSpec) -> Iterator[Library]:
-        """Yield the library."""
-        yield Library(lambda transactional_id: SimulatedProducer(self, transactional_id))
+    def opened(self, _spec: ClientSpec) -> AbstractContextManager[Library]:
+        """Return the library."""
+        return nullcontext(Library(partial(SimulatedProducer, self)))
 
 
 @dataclass

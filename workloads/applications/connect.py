@@ -160,14 +160,12 @@ SETTINGS: Final = {
     "metadata.max.age.ms": "1000",
 }
 LOGGER: Final = "-Dorg.slf4j.simpleLogger"
+# These would log a line, or a stack trace, for each record of the filler.
+SILENT: Final = ("KafkaConfigBackingStore", "KafkaOffsetBackingStore", "OffsetUtils")
 LOG_FLAGS: Final = (
     f"{LOGGER}.defaultLogLevel=warn",
     f"{LOGGER}.log.org.apache.kafka.connect.runtime=info",
-    # A line, or a stack trace, for each record of the filler.
-    *(
-        f"{LOGGER}.log.org.apache.kafka.connect.storage.{name}=off"
-        for name in ("KafkaConfigBackingStore", "KafkaOffsetBackingStore", "OffsetUtils")
-    ),
+    *(f"{LOGGER}.log.org.apache.kafka.connect.storage.{name}=off" for name in SILENT),
 )
 
 
@@ -301,10 +299,8 @@ def _observation(worker: Worker, topic: str, view: str, ask: Callable[[], dict[s
 
 def reason_of(refused: OSError) -> str:
     """Return why a request was refused: the worker's own message, where it gave one."""
-    if isinstance(refused, TimeoutError):
-        return f"no answer within {ANSWER_S} s"
     if not isinstance(refused, urllib.error.HTTPError):
-        return str(refused)
+        return f"no answer within {ANSWER_S} s" if isinstance(refused, TimeoutError) else str(refused)
     text = refused.read().decode(errors="replace")
     with suppress(ValueError, KeyError, TypeError):
         text = json.loads(text)["message"]
