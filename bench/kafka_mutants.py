@@ -53,7 +53,11 @@ HERE = Path(__file__).resolve().parent
 TARGET = "kafka-4.4"
 AUDIT = "audit"
 """An audit of the copies of disks that a run without a fault leaves, without the history of its clients."""
-DETECTORS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up", AUDIT)
+PASSES = "passes"
+"""Kafka's cleaner without a broker (``cleaner_passes.py``), on so many random logs."""
+PASSES_CASES = 200
+RUNS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up")
+DETECTORS = (PASSES, *RUNS, AUDIT)
 DRAWS = {1: (0, 42), 2: (42, 63)}
 SEED = 46
 TIME_LIMIT_S = 180
@@ -173,6 +177,30 @@ def command(*arguments: str) -> dict[str, Any]:
     return {"exit_code": done.returncode, "took_s": took_s, "verdict": verdict, "errors": done.stderr[-600:]}
 
 
+def in_isolation(patch: Path) -> dict[str, Any]:
+    """Run the cleaner's passes on patched classes; a difference names itself."""
+    started_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, HERE / "cleaner_passes.py", "--target", TARGET, "--patch", patch, "--cases", str(PASSES_CASES),
+         "--most", "1"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    differences = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+    if done.returncode and not differences:
+        sys.exit(f"cleaner_passes.py failed: {done.stderr[-600:]}")
+    return {
+        "took_s": round(time.monotonic() - started_s, 1),
+        "executed": [int(number) for number in _PROBE.findall(done.stdout.encode())],
+        "exit_code": done.returncode,
+        "verdict": "anomaly" if differences else "clean",
+        "noticed": bool(differences),
+        "named": ["difference"] if differences else [],
+        "missing": [],
+        "violated": [],
+        "reasons": [line.partition(": ")[2][:400] for line in differences],
+        "errors": "",
+    }
+
+
 def judged(outcome: dict[str, Any], detector: str) -> dict[str, Any]:
     """Return how an outcome differs from stock Kafka's."""
     verdict, code = outcome["verdict"], outcome["exit_code"]
@@ -236,7 +264,7 @@ def show(mutant: str) -> None:
 
 @main.command()
 @click.option("--results", type=click.Path(path_type=Path), required=True)
-@click.option("--detector", "detectors", multiple=True, default=DETECTORS[:-1])
+@click.option("--detector", "detectors", multiple=True, default=(PASSES, *RUNS))
 def executed(results: Path, detectors: tuple[str, ...]) -> None:
     """Run each detector on stock classes with probes, and log which mutants of both draws it executes."""
     drawn = [point.mutant for point in draw(*DRAWS)]
@@ -244,10 +272,14 @@ def executed(results: Path, detectors: tuple[str, ...]) -> None:
     shutil.rmtree(patch, ignore_errors=True)
     add_probe_for(drawn, patch)
     for detector in detectors:
-        outcome, numbers = one_run(patch, detector, results)
-        judgement = judged(outcome, detector)
+        if detector == PASSES:
+            judgement = outcome = in_isolation(patch)
+            numbers = set(outcome["executed"])
+        else:
+            outcome, numbers = one_run(patch, detector, results)
+            judgement = judged(outcome, detector)
         ids = [drawn[number] for number in sorted(numbers)]
-        append(EXECUTED_LOG, {"detector": detector, "executed": ids, "commit": commit(), **judgement})
+        append(EXECUTED_LOG, {"detector": detector, **judgement, "executed": ids, "commit": commit()})
         executed_of = f"{len(ids)} of {len(drawn)} executed"
         print(f"{detector}: {judgement['verdict']}, {executed_of}, {outcome['took_s']} s", flush=True)
         if detector == HEALTHY:
@@ -309,13 +341,17 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
         append(LOG, {**line, "verdict": "rejected", "noticed": False, "named": []})
         print(f"{mutant} {detector}: the JVM's verifier rejects the class", flush=True)
         return False
-    outcome, numbers = one_run(patch, detector, results)
-    line |= {"took_s": outcome["took_s"], "executed": bool(numbers), **judged(outcome, detector)}
+    if detector == PASSES:
+        outcome = in_isolation(patch)
+        line |= {**outcome, "executed": bool(outcome["executed"])}
+    else:
+        outcome, numbers = one_run(patch, detector, results)
+        line |= {"took_s": outcome["took_s"], "executed": bool(numbers), **judged(outcome, detector)}
     if log is not None:
         append(log, line)
     summary = f"{line['verdict']} {line['named']} {line['reasons'][:1]} {line['took_s']} s"
     print(f"{mutant} {detector}: {summary}", flush=True)
-    if line["noticed"] and not line["named"]:
+    if line["noticed"] and not line["named"] and detector != PASSES:
         kept = results / "kept" / f"{mutant}-{detector}"
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_folder(results), kept, symlinks=True)

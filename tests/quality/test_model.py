@@ -221,6 +221,18 @@ def test_neighbours_become_one_segment_up_to_a_size() -> None:
     assert sorted(log.snapshots) == [2, 4, 5]
 
 
+def test_segments_more_than_2_31_offsets_apart_stay_apart_unless_they_are_empty() -> None:
+    """``Cleaner.groupSegmentsBySize``; found by `bench/cleaner_passes.py`."""
+    far = 2**31
+    log = replica(data(0, "a=1"), data(far, "b=1"), data(far + 1, "b=2"), data(2 * far, "end=1"))
+    assert clean(log, CLEANING, 0)
+    assert [segment.base_offset for segment in log.segments] == [0, far, 2 * far]
+    log.segments[1].batches.clear()
+    log.append(data(2 * far + 1, "end=2"), roll=True)
+    assert clean(log, CLEANING, 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 2 * far, 2 * far + 1]
+
+
 def test_what_is_younger_than_the_lag_is_left_alone() -> None:
     """The first segment with a younger record ends the cleanable range (``LogCleanerManager.cleanableOffsets``)."""
     lagging = replace(CLEANING, min_compaction_lag_ms=50)

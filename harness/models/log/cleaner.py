@@ -100,6 +100,7 @@ class Bounds(NamedTuple):
 
 
 UNBOUNDED: Final = Bounds()
+MAX_INT32: Final = 2**31 - 1
 
 
 def stable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
@@ -147,7 +148,7 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
     last_of_keys = _last_offsets(replica, cleanable, end)
     transactions = _Transactions()
     cleaned: list[ModelSegment] = []
-    for group in _groups(cleanable, cleaning.group_batches):
+    for group in _groups(cleanable, cleaning.group_batches, end):
         target = ModelSegment(group[0].base_offset)
         transactions.retained = target.aborted
         for segment, later in zip_longest(group, group[1:]):
@@ -175,12 +176,18 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
     return True
 
 
-def _groups(segments: list[ModelSegment], group_batches: int) -> list[list[ModelSegment]]:
+def _groups(segments: list[ModelSegment], group_batches: int, end: int) -> list[list[ModelSegment]]:
+    """Group neighbours that become one segment (``groupSegmentsBySize``).
+
+    An index has offsets below 2^31; an empty segment always joins the one before it.
+    """
     groups: list[list[ModelSegment]] = []
     size = group_batches
-    for segment in segments:
+    next_bases = [segment.base_offset for segment in segments[1:]] + [end]
+    for segment, next_base in zip(segments, next_bases, strict=True):
         size += len(segment.batches)
-        if not groups or size > group_batches:
+        is_far = bool(groups and segment.batches) and next_base - 1 - groups[-1][0].base_offset > MAX_INT32
+        if not groups or size > group_batches or is_far:
             groups.append([])
             size = len(segment.batches)
         groups[-1].append(segment)

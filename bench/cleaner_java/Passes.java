@@ -1,0 +1,185 @@
+package org.apache.kafka.storage.internals.log;
+
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ScheduledFuture;
+import java.util.stream.Collectors;
+
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.storage.internals.utils.Throttler;
+
+/**
+ * Kafka's log and cleaner without a broker: takes one command a line on standard input, and answers with one line.
+ *
+ * <pre>
+ * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS
+ *                                                open a partition's folder; CLEAN: whether a broker shut down in order
+ * append ROLL HIGH_WATERMARK HEX                 append a batch as a follower does; ROLL: begin a segment first
+ * pass NOW_MS MAP_BYTES CHECKS                   one pass; it is aborted at check CHECKS, where that is not negative
+ * close
+ * </pre>
+ *
+ * Answers are "ok", then the last stable offset, the log end and the first dirty offset, then the base offsets of all
+ * segments; or "aborted" and the same; or "failed" with the error. The time of a pass is its argument: nothing waits.
+ */
+public final class Passes {
+    /** A log of one version of Kafka. */
+    public interface Log {
+        void roll(long atOffset) throws Exception;
+
+        void append(ByteBuffer batch, int leaderEpoch) throws Exception;
+
+        void highWatermark(long offset) throws Exception;
+
+        /** Run a pass, and return the first offset that it did not clean. */
+        long clean(long firstDirty, long nowMs, OffsetMap map, Throttler throttler, Runnable check) throws Exception;
+
+        void expireProducers(long nowMs);
+
+        long lastStableOffset();
+
+        long logEnd();
+
+        List<Long> segments();
+
+        void close();
+    }
+
+    /** Opens logs of one version of Kafka. */
+    public interface Opener {
+        Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers) throws Exception;
+    }
+
+    /** Does nothing later: deleted segments stay as files with a suffix. */
+    public static final Scheduler NEVER = new Scheduler() {
+        public void startup() { }
+
+        public void shutdown() { }
+
+        public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
+            return (ScheduledFuture<?>) Proxy.newProxyInstance(Passes.class.getClassLoader(),
+                new Class<?>[] {ScheduledFuture.class},
+                (self, method, arguments) -> method.getReturnType() == boolean.class ? true : null);
+        }
+
+        public void resizeThreadPool(int size) { }
+    };
+    public static final int IO_BYTES = 512, MAX_IO_BYTES = 64 << 20;
+    private static final int EPOCH_AT = 12;
+
+    private static Log log;
+    private static long nowMs;
+
+    /** The time of the case; it passes only between commands. */
+    public static final Time TIME = (Time) Proxy.newProxyInstance(Passes.class.getClassLoader(), new Class<?>[] {Time.class},
+        (self, method, arguments) -> method.getName().equals("milliseconds") ? nowMs : method.invoke(Time.SYSTEM, arguments));
+    private static long firstDirty;
+
+    private Passes() { }
+
+    public static void main(String[] args) throws Exception {
+        Opener opener = (Opener) Class.forName(args[0]).getDeclaredConstructor().newInstance();
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String answer;
+            try {
+                answer = perform(opener, line.split(" "));
+            } catch (Throwable error) {
+                Throwable cause = error instanceof InvocationTargetException ? error.getCause() : error;
+                answer = "failed " + cause.toString().replace('\n', ' ');
+            }
+            System.out.println(answer);
+        }
+    }
+
+    private static String perform(Opener opener, String[] command) throws Exception {
+        boolean aborted = false;
+        switch (command[0]) {
+            case "open" -> {
+                nowMs = Long.parseLong(command[7]);
+                LogConfig config = new LogConfig(Map.of("cleanup.policy", "compact",
+                    "segment.ms", Long.toString(Long.MAX_VALUE), "segment.index.bytes", "4096",
+                    "delete.retention.ms", command[3], "max.message.bytes", Integer.toString(MAX_IO_BYTES)));
+                log = opener.open(new File(command[1]), config, command[2].equals("1"),
+                    new ProducerStateManagerConfig(Integer.parseInt(command[4]), false));
+                firstDirty = Long.parseLong(command[5]);
+                log.highWatermark(Long.parseLong(command[6]));
+            }
+            case "append" -> {
+                ByteBuffer batch = ByteBuffer.wrap(HexFormat.of().parseHex(command[3]));
+                if (command[1].equals("1")) {
+                    log.roll(batch.getLong(0));
+                }
+                log.append(batch, batch.getInt(EPOCH_AT));
+                log.highWatermark(Long.parseLong(command[2]));
+            }
+            case "pass" -> {
+                nowMs = Long.parseLong(command[1]);
+                aborted = !clean(Integer.parseInt(command[2]), Integer.parseInt(command[3]));
+            }
+            case "close" -> {
+                log.close();
+                return "ok";
+            }
+            default -> throw new IOException("no command " + command[0]);
+        }
+        return (aborted ? "aborted " : "ok ") + log.lastStableOffset() + " " + log.logEnd() + " " + firstDirty + " "
+            + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
+    }
+
+    /** Return false if the pass was aborted. */
+    private static boolean clean(int mapBytes, int checks) throws Exception {
+        int[] left = {checks};
+        Throttler unlimited = new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "cleaner", "bytes", Time.SYSTEM);
+        log.expireProducers(nowMs);
+        try {
+            firstDirty = log.clean(firstDirty, nowMs, new SkimpyOffsetMap(mapBytes), unlimited, () -> {
+                if (left[0]-- == 0) {
+                    throw aborted();
+                }
+            });
+            return true;
+        } catch (RuntimeException error) {
+            if (error.getClass().getSimpleName().equals("LogCleaningAbortedException")) {
+                return false;
+            }
+            throw error;
+        }
+    }
+
+    private static RuntimeException aborted() {
+        try {
+            return (RuntimeException) Class.forName("org.apache.kafka.storage.internals.log.LogCleaningAbortedException")
+                .getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException absent) {
+            try {
+                return (RuntimeException) Class.forName("kafka.common.LogCleaningAbortedException")
+                    .getDeclaredConstructor().newInstance();
+            } catch (ReflectiveOperationException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    /** Call ``appendAsFollower`` of a log: the package of MemoryRecords is another one from 4.3 on. */
+    public static void append(Object log, ByteBuffer batch, int leaderEpoch) throws Exception {
+        for (Method method : log.getClass().getMethods()) {
+            if (method.getName().equals("appendAsFollower")) {
+                Class<?> records = method.getParameterTypes()[0];
+                method.invoke(log, records.getMethod("readableRecords", ByteBuffer.class).invoke(null, batch), leaderEpoch);
+                return;
+            }
+        }
+        throw new NoSuchMethodException("appendAsFollower");
+    }
+}

@@ -1,0 +1,655 @@
+"""Kafka's cleaner without a broker: random logs, thousands of passes a minute, judged by the model and by the truth.
+
+    python bench/cleaner_passes.py --target kafka-4.4 --cases 300
+    python bench/cleaner_passes.py --target kafka-4.4 --patch DIR --seed 7
+    python bench/cleaner_passes.py --planted
+
+``cleaner_java`` opens folders with ``UnifiedLog``, appends batches as a follower does and runs ``Cleaner`` in one JVM,
+on command. Cases reach what a cluster does not reach in minutes: offsets 2^31 apart, segments that span more (of
+Kafka before 0.10.2, which are split when they are cleaned), old timestamps, batches larger than the cleaner's buffers,
+maps that hold a few keys, passes that are aborted, restarts in order and after a crash.
+
+After each step, the folder is read back and judged twice. **By the truth**: a consumer that reads committed records
+gets nothing that was aborted, and the last committed record of every key; both with the stored ``.txnindex`` files and
+with those that recovery would write. No tombstone or marker is removed before it has waited for
+``delete.retention.ms``. **By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``,
+segments and last stable offset are equal. The model has no small maps, aborted passes or segments that are split: from
+there on, a case is judged by the truth alone.
+
+A case with a difference is reduced to few steps. ``--planted`` patches the cleaner with an error of the kind of
+KAFKA-20036: once a segment of a log was split, markers are taken for unneeded ones.
+Prints each difference, then passes and passes per minute. Exits 1 if there was a difference.
+
+A split loses the ``.txnindex`` of the segment in Kafka 3.9, 4.2 and 4.4, so that aborted records are served as
+committed (``results/upstream/split-segment-without-txnindex.md``). Such cases end there, and are counted.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import click
+
+from harness.broker_files.segments.batches import Batch, iter_batches, iter_records
+from harness.broker_files.segments.codecs import CODECS, Codec
+from harness.broker_files.segments.records import COMMIT, MARKERS, Record, marker_record
+from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry, iter_txnindex
+from harness.model_checking.conform.picture import log_fields
+from harness.models.log.batch import ModelBatch, encoded
+from harness.models.log.cleaner import Cleaning, clean
+from harness.models.log.delivery import delivered
+from harness.models.log.replica import ModelSegment, Replica
+from harness.models.log.version_rules import rules_of
+from harness.protect.gate.build import parts
+from harness.schedules.shrink import ddmin
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+HERE = Path(__file__).resolve().parent
+START_MS: Final = 1_700_000_000_000
+RETENTION_MS: Final = 1000
+EXPIRATION_MS: Final = 2500
+LARGE_MAP_BYTES: Final = 1 << 16
+ANSWER_S: Final = 60
+FAR: Final = 2**31 + 7
+PLAIN: Final = -1
+WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
+"""The encoder writes linked blocks in lz4, which Kafka rejects."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write a batch. ``producer``: of a transaction, or `PLAIN`. ``keys``: each with whether it is deleted.
+
+    ``replicates``: the high watermark advances.
+    """
+
+    producer: int
+    keys: tuple[tuple[int, bool], ...]
+    age_ms: int = 0
+    value_bytes: int = 1
+    codec: Codec = "none"
+    replicates: bool = True
+
+
+@dataclass(frozen=True)
+class End:
+    """End a producer's transaction, if one is open. ``bumps``: the marker has the next epoch (KIP-890)."""
+
+    producer: int
+    kind: str
+    bumps: bool = False
+    replicates: bool = True
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Begin a segment before the next batch."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Leave offsets out, as compaction on a leader does that a follower copies from."""
+
+    offsets: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Let time pass, then run a pass. ``map_bytes``: of its map. ``checks``: it is aborted at that check; -1: never."""
+
+    after_ms: int
+    map_bytes: int = LARGE_MAP_BYTES
+    checks: int = -1
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Open the folder again, after an orderly shutdown or after a crash."""
+
+    in_order: bool
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Make one segment of all but the last, as Kafka before 0.10.2 wrote them, and open the folder again."""
+
+
+Step: TypeAlias = Write | End | Roll | Jump | Pass | Restart | Merge
+
+
+class DifferenceError(Exception):
+    """What Kafka did differs from the model, or from the truth."""
+
+
+class LostIndexError(Exception):
+    """A split lost aborted transactions from ``.txnindex``: a known error of Kafka."""
+
+
+def random_steps(seed: int) -> list[Step]:
+    """Return the steps of a case."""
+    random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
+    keys, producers = random.choice((2, 4, 12)), random.choice((1, 2, 3))
+    is_far, has_small_maps, merges = (random.random() < share for share in (0.2, 0.1, 0.3))
+    steps: list[Step] = []
+    for _ in range(random.randint(10, 50)):
+        kind = random.choices(("write", "end", "roll", "jump", "pass", "restart"), (10, 5, 5, 1, 4, 0.6))[0]
+        match kind:
+            case "write":
+                steps.append(
+                    Write(
+                        random.choice((PLAIN, *range(producers), *range(producers))),
+                        tuple((random.randrange(keys), random.random() < 1 / 3) for _ in range(random.randint(1, 3))),
+                        random.choice((0, 0, 500, 10 * 86_400_000)),
+                        random.choice((1, 1, 1, 1, 40, 3000)),
+                        random.choice(("none", "none", *WRITABLE)),
+                        random.randrange(6) > 0,
+                    )
+                )
+            case "end":
+                steps.append(
+                    End(
+                        random.randrange(producers),
+                        random.choice(MARKERS),
+                        random.choice((False, True)),
+                        random.randrange(6) > 0,
+                    )
+                )
+            case "roll":
+                steps.append(Roll())
+            case "jump":
+                steps.append(Jump(FAR if is_far else random.choice((1, 7, 1000))))
+            case "pass":
+                small = has_small_maps and random.choice((False, True))
+                is_aborted = random.randrange(14) == 0
+                steps.append(
+                    Pass(
+                        random.choice((0, 400, RETENTION_MS + 1, 3 * RETENTION_MS)),
+                        random.choice((80, 130)) if small else LARGE_MAP_BYTES,
+                        random.choice((1, 2, 4, 8)) if is_aborted else -1,
+                    )
+                )
+            case _:
+                steps.append(Restart(random.choice((False, True))))
+    if merges:
+        steps.insert(random.randint(1, len(steps)), Jump(FAR))
+        steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
+        steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(0)]
+        steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(RETENTION_MS + 1)]
+    return steps
+
+
+@dataclass
+class Jvm:
+    """A JVM with a version's log and cleaner. Raises `DifferenceError` where it fails or does not answer in time.
+
+    ``probes``: lines of the probes of `bench/kafka_mutants.py`, which say that a changed place was executed.
+    """
+
+    process: subprocess.Popen[bytes]
+    passes: int = 0
+    probes: set[str] = field(default_factory=set)
+    _output: bytes = b""
+
+    def ask(self, command: str) -> list[str]:
+        """Return the words of an answer; "ok" or "aborted" comes first."""
+        assert self.process.stdin is not None  # noqa: S101
+        try:
+            self.process.stdin.write(f"{command}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise DifferenceError("the JVM has ended") from None
+        while (line := self._line()).startswith("MUTATION POINT"):
+            self.probes.add(line)
+        answer = line.split()
+        if answer[0] == "failed":
+            raise DifferenceError(line[:400])
+        return answer
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None  # noqa: S101
+        while b"\n" not in self._output:
+            if not select.select([self.process.stdout], [], [], ANSWER_S)[0]:
+                self.process.kill()
+                raise DifferenceError(f"no answer within {ANSWER_S} s")
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise DifferenceError("the JVM has ended")
+            self._output += data
+        line, _, self._output = self._output.partition(b"\n")
+        return line.decode()
+
+
+def classpath(target: str, build: Path, patches: Sequence[Path]) -> str:
+    """Compile the classes of ``cleaner_java`` for a version, and return the class path with them and its jars."""
+    jars = os.pathsep.join(map(str, jars_for(find_target(target)).paths))
+    opener = "Kafka3" if find_target(target).version.startswith("3.") else "Kafka4"
+    sources = [HERE / "cleaner_java" / f"{name}.java" for name in ("Passes", opener)]
+    subprocess.run(["javac", "-d", build, "-cp", jars, *sources], check=True)
+    return os.pathsep.join([*map(str, patches), str(build), jars])
+
+
+def plant(target: str, folder: Path) -> Path:
+    """Write the classes of ``--planted`` to a folder, and return it."""
+    compiler = [*parts(lambda *_: None).paths, *jars_for(find_target(target)).paths]
+    libraries = os.pathsep.join(map(str, compiler))
+    subprocess.run(["java", "-cp", libraries, HERE / "cleaner_java" / "Plant.java", folder], check=True)
+    subprocess.run(["javac", "-d", folder, HERE / "cleaner_java" / "Planted.java"], check=True)
+    return folder
+
+
+@contextmanager
+def jvm(target: str, path: str) -> Iterator[Jvm]:
+    """Start a JVM, and end it."""
+    package = "org.apache.kafka.storage.internals.log"
+    opener = "Kafka3" if find_target(target).version.startswith("3.") else "Kafka4"
+    command = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m", "-Xshare:auto", "-cp", path,
+               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", f"{package}.Passes", f"{package}.{opener}"]  # fmt: skip
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield Jvm(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@dataclass
+class Producer:
+    """A transactional producer; ``first``: the first offset of its open transaction."""
+
+    producer_id: int
+    epoch: int = 0
+    sequence: int = 0
+    first: int | None = None
+
+
+@dataclass
+class Case:
+    """One log: the steps, the model of the log, and the truth about each record. ``modelled``: see the module."""
+
+    jvm: Jvm
+    folder: Path
+    cleaning: Cleaning
+    modelled: bool = True
+    now_ms: int = START_MS
+    model: Replica = field(default_factory=lambda: Replica(0))
+    producers: dict[int, Producer] = field(default_factory=dict)
+    outcomes: dict[int, str | None] = field(default_factory=dict)
+    """COMMIT, ABORT or None (open) by the number of the transaction."""
+    written: list[ModelBatch] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=count)
+    txn_of: dict[int, int] = field(default_factory=dict)
+    """The number of the open transaction by producer."""
+    next_offset: int = 0
+    high_watermark: int = 0
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    """First offset and marker of each transaction that has ended since the log was opened."""
+    rolls: bool = False
+    dirty_from: int = 0
+    bases: Sequence[str] = ()
+    """The base offsets of all segments."""
+    clean_since_ms: dict[int, int] = field(default_factory=dict)
+    """When each tombstone and marker was first left by a pass, by offset."""
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Play the steps. Raises `DifferenceError`."""
+        self.folder.mkdir()
+        self.model.begin_epoch(0, 0)
+        self._open(in_order=True)
+        for step in steps:
+            self._play(step)
+        self.jvm.ask("close")
+
+    def _open(self, *, in_order: bool) -> None:
+        self.ended.clear()
+        answer = self.jvm.ask(f"open {self.folder} {int(in_order)} {RETENTION_MS} {EXPIRATION_MS} {self.dirty_from} "
+                              f"{self.high_watermark} {self.now_ms}")  # fmt: skip
+        self._compare(answer)
+
+    @property
+    def next_end(self) -> int:
+        """The log's end."""
+        return self.written[-1].last_offset + 1 if self.written else 0
+
+    def _play(self, step: Step) -> None:
+        match step:
+            case Write():
+                self._write(step)
+            case End():
+                self._end(step)
+            case Roll():
+                self.rolls = True
+            case Jump(offsets) if self.written:
+                self.next_offset += offsets
+                # Kafka begins a segment where an offset does not fit in its index.
+                self.rolls |= offsets >= FAR
+            case Pass():
+                self._pass(step)
+            case Restart(in_order):
+                self.jvm.ask("close")
+                if in_order:
+                    empty_indexes(max(self.folder.glob("*.log")))
+                    self.model.reopen()
+                    self.model.expire(self.now_ms, EXPIRATION_MS)
+                else:
+                    self.model.recover()
+                self._open(in_order=in_order)
+            case Merge():
+                self.jvm.ask("close")
+                self.modelled = False
+                merge(self.folder)
+                self._open(in_order=True)
+
+    def _write(self, step: Write) -> None:
+        base, stamp_ms = self.next_offset, self.now_ms - step.age_ms
+        records = tuple(
+            Record(base + n, stamp_ms, b"k%d" % key, None if deletes else b"%d" % (base + n) * step.value_bytes)
+            for n, (key, deletes) in enumerate(step.keys)
+        )
+        batch = ModelBatch(base, records[-1].offset, records, stamp_ms, codec=step.codec)
+        if step.producer != PLAIN:
+            producer = self.producers.setdefault(step.producer, Producer(1000 + step.producer))
+            if producer.first is None:
+                producer.first, self.txn_of[step.producer] = base, next(self.numbers)
+                self.outcomes[self.txn_of[step.producer]] = None
+            batch = ModelBatch(base, records[-1].offset, records, stamp_ms, codec=step.codec, transactional=True,
+                               producer_id=producer.producer_id, producer_epoch=producer.epoch,
+                               base_sequence=producer.sequence, txn=self.txn_of[step.producer])  # fmt: skip
+            producer.sequence += len(records)
+        self._append(batch, replicates=step.replicates)
+
+    def _end(self, step: End) -> None:
+        producer = self.producers.get(step.producer)
+        if producer is None or producer.first is None:
+            return
+        if step.bumps:
+            producer.epoch, producer.sequence = producer.epoch + 1, 0
+        at = self.next_offset
+        self.ended.append((producer.first, at))
+        producer.first = None
+        self.outcomes[self.txn_of[step.producer]] = step.kind
+        marker = ModelBatch(at, at, (marker_record(at, self.now_ms, step.kind),), self.now_ms, transactional=True,
+                            producer_id=producer.producer_id, producer_epoch=producer.epoch, control=True,
+                            txn=self.txn_of[step.producer])  # fmt: skip
+        self._append(marker, replicates=step.replicates)
+
+    def _append(self, batch: ModelBatch, *, replicates: bool) -> None:
+        rolls = self.rolls and bool(self.written)
+        self.rolls = False
+        self.next_offset = batch.last_offset + 1
+        self.written.append(batch)
+        self.model.append(batch, roll=rolls)
+        if replicates:
+            self.high_watermark = self.next_offset
+        self.model.advance_high_watermark(self.high_watermark)
+        answer = self.jvm.ask(f"append {int(rolls)} {self.high_watermark} {encoded(batch).hex()}")
+        self._compare(answer)
+
+    def _pass(self, step: Pass) -> None:
+        self.jvm.passes += 1
+        self.now_ms += step.after_ms
+        before = self._aborted_in_files(self.bases)
+        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks}")
+        if answer[0] == "aborted" or step.map_bytes != LARGE_MAP_BYTES:
+            self.modelled = False
+        if self.modelled:
+            clean(self.model, self.cleaning, self.now_ms)
+            if int(answer[3]) != (end := self.model.cleaned_to or 0):
+                raise DifferenceError(f"the pass ended at {answer[3]}, in the model at {end}")
+        self.dirty_from = int(answer[3])
+        if answer[0] == "aborted" and step.checks < 0 and self._aborted_in_files(answer[4:]) < before:
+            raise LostIndexError
+        is_whole = answer[0] == "ok" and step.map_bytes == LARGE_MAP_BYTES
+        self._compare(answer, cleaned_to=self.dirty_from if is_whole else self.next_end)
+
+    def _aborted_in_files(self, bases: Iterable[str]) -> int:
+        """Return the number of entries in the ``.txnindex`` files of segments."""
+        return sum(len(read_segment(self.folder, int(base)).aborted) for base in bases)
+
+    def _compare(self, answer: Sequence[str], cleaned_to: int | None = None) -> None:
+        """Judge the folder. ``cleaned_to``: after a pass, the offset below which it may have left tombstones."""
+        stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[4:]))
+        segments = [read_segment(self.folder, base) for base in bases]
+        self.bases = answer[4:]
+        if end != self.next_end:
+            raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
+        self._judge(segments, stable, cleaned_to)
+        if self.modelled:
+            aborted = [(it.base_offset, txn) for it in self.model.segments for txn in it.aborted]
+            expected = fields_of([batch for it in self.model.segments for batch in map(stored, it.batches)], aborted)
+            actual = fields_of([b for it in segments for b in it.stored],
+                               [(it.base_offset, txn) for it in segments for txn in it.aborted])  # fmt: skip
+            expected |= {"segments": [it.base_offset for it in self.model.segments],
+                         "last stable offset": self.model.last_stable_offset}  # fmt: skip
+            actual |= {"segments": bases, "last stable offset": stable}
+            for name, value in expected.items():
+                if actual[name] != value:
+                    raise DifferenceError(f"{name}: {actual[name]}, in the model {value}")
+
+    def _judge(self, segments: Sequence[StoredSegment], stable: int, cleaned_to: int | None) -> None:
+        """Compare what consumers get with the truth."""
+        batches = [batch for segment in segments for batch in segment.batches]
+        opened = {it.producer_id: it.first for it in self.producers.values() if it.first is not None}
+        pending = [(first, marker) for first, marker in self.ended if marker >= self.high_watermark]
+        first_open = min([*opened.values(), self.high_watermark])
+        if stable != (expected := min([first_open, *(first for first, _ in pending)])):
+            raise DifferenceError(f"the last stable offset is {stable} instead of {expected}")
+        with_index = Replica(0, [ModelSegment(it.base_offset, it.batches, it.aborted) for it in segments],
+                             {pid: ProducerEntry(pid, current_txn_first_offset=first) for pid, first in opened.items()},
+                             log_end=self.next_end, high_watermark=self.high_watermark,
+                             unreplicated=pending)  # fmt: skip
+        recovered = Replica(0)
+        for segment in segments:
+            for number, batch in enumerate(segment.batches):
+                recovered.append(batch, roll=number == 0)
+        recovered.log_end = self.next_end
+        recovered.advance_high_watermark(self.high_watermark)
+        recovered.unreplicated.clear()
+        if (after := recovered.last_stable_offset) != first_open:
+            raise DifferenceError(f"after recovery, the last stable offset is {after} instead of {first_open}")
+        self._judge_delivered("a consumer", list(delivered(with_index)), stable)
+        self._judge_delivered("after recovery, a consumer", list(delivered(recovered)), first_open)
+        if cleaned_to is not None:
+            self._judge_removed({record.offset for batch in batches for record in batch.records}, cleaned_to)
+
+    def _judge_delivered(self, who: str, records: Sequence[Record], stable: int) -> None:
+        committed = {record.offset: record for batch in self.written if self._is_committed(batch)
+                     for record in batch.records}  # fmt: skip
+        last: dict[bytes | None, Record] = {}
+        for record in committed.values():
+            if record.offset < stable:
+                last[record.key] = record
+        received: dict[bytes | None, Record] = {}
+        for record in records:
+            if record.offset not in committed:
+                raise DifferenceError(f"{who} gets offset {record.offset}, which was not committed")
+            if committed[record.offset].value != record.value:
+                raise DifferenceError(f"{who} gets another value at offset {record.offset}")
+            received[record.key] = record
+        for key, record in last.items():
+            if (actual := received.get(key)) != record and not (record.is_tombstone and actual is None):
+                instead = "nothing" if actual is None else f"offset {actual.offset}"
+                raise DifferenceError(f"{who} gets {instead} as the last of {key!r} instead of offset {record.offset}")
+
+    def _is_committed(self, batch: ModelBatch) -> bool:
+        return not batch.control and (batch.txn is None or self.outcomes[batch.txn] == COMMIT)
+
+    def _judge_removed(self, present: set[int], cleaned_to: int) -> None:
+        """No last tombstone of a key and no marker is removed before its retention has passed."""
+        last = {record.key: record for batch in self.written if self._is_committed(batch) for record in batch.records}
+        waits = {record.offset for record in last.values() if record.is_tombstone}
+        waits |= {batch.base_offset for batch in self.written if batch.control}
+        for offset in waits:
+            since_ms = self.clean_since_ms.get(offset)
+            if offset not in present and (since_ms is None or self.now_ms < since_ms + RETENTION_MS):
+                waited = "at once" if since_ms is None else f"after {self.now_ms - since_ms} ms"
+                raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
+            if since_ms is None and offset < cleaned_to:
+                self.clean_since_ms[offset] = self.now_ms
+
+
+@dataclass(frozen=True)
+class StoredSegment:
+    """A segment as read from its files."""
+
+    base_offset: int
+    stored: list[Batch]
+    batches: list[ModelBatch]
+    aborted: list[AbortedTxn]
+
+
+def read_segment(folder: Path, base: int) -> StoredSegment:
+    """Read the files of a segment."""
+    path = folder / f"{base:020d}"
+    batches = list(iter_batches(path.with_suffix(".log").read_bytes(), source=str(path)))
+    index = path.with_suffix(".txnindex")
+    aborted = list(iter_txnindex(index.read_bytes(), source=str(index))) if index.exists() else []
+    return StoredSegment(base, batches, list(map(as_model, batches)), aborted)
+
+
+def as_model(batch: Batch) -> ModelBatch:
+    """Return a stored batch as a batch of the model."""
+    records = tuple(iter_records(batch, source="a segment"))
+    return ModelBatch(batch.base_offset, batch.last_offset, records, batch.max_timestamp_ms, batch.leader_epoch,
+                      batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional,
+                      batch.is_control, batch.codec, delete_horizon_ms=batch.delete_horizon_ms)  # fmt: skip
+
+
+def stored(batch: ModelBatch) -> Batch:
+    """Return a batch of the model as it would be read."""
+    return next(iter_batches(encoded(batch), source="the model"))
+
+
+def fields_of(batches: Sequence[Batch], aborted: Sequence[tuple[int, AbortedTxn]]) -> dict[str, Any]:
+    """Return what the model and Kafka have in common."""
+    return log_fields(batches, aborted, {})
+
+
+def merge(folder: Path) -> None:
+    """Append all segments but the last to the first."""
+    *inactive, active = sorted(folder.glob("*.log"))
+    empty_indexes(active)
+    if not inactive:
+        return
+    first, *others = inactive
+    for suffix in (".log", ".txnindex"):
+        paths = [path.with_suffix(suffix) for path in (first, *others)]
+        content = b"".join(path.read_bytes() for path in paths if path.exists())
+        if suffix == ".log" or content:
+            first.with_suffix(suffix).write_bytes(content)
+    for path in others:
+        for suffix in (".log", ".txnindex", ".index", ".timeindex"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    empty_indexes(first)
+
+
+def empty_indexes(path: Path) -> None:
+    """Let a segment have indexes without entries: such a segment needs no recovery, and is read from its begin."""
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).write_bytes(b"")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A difference: the seed of its case, its description and the steps that are needed for it."""
+
+    seed: int
+    reason: str
+    steps: tuple[Step, ...]
+
+
+@dataclass
+class Tries:
+    """Plays cases in a JVM, and starts another one after a difference. ``path``: the class path; ``top``: for logs."""
+
+    target: str
+    path: str
+    top: Path
+    passes: int = 0
+    lost_indexes: int = 0
+    probes: set[str] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _running: ExitStack = field(default_factory=ExitStack)
+    _jvm: Jvm | None = None
+
+    def differences(self, seeds: Iterable[int]) -> Iterator[Found]:
+        """Play the cases of seeds; yield each difference, reduced to few steps."""
+        with self._running:
+            for seed in seeds:
+                steps = random_steps(seed)
+                if (reason := self._difference(steps)) is not None:
+                    fewer = ddmin(steps, lambda steps: self._difference(steps) is not None)
+                    yield Found(seed, self._difference(fewer) or f"{reason} (not repeated)", tuple(fewer))
+
+    def _difference(self, steps: Sequence[Step]) -> str | None:
+        if self._jvm is None:
+            self._jvm = self._running.enter_context(jvm(self.target, self.path))
+        folder = self.top / f"{next(self._numbers)}-0"
+        rules = rules_of(find_target(self.target).version)
+        cleaning = Cleaning(
+            delete_retention_ms=RETENTION_MS,
+            producer_expiration_ms=EXPIRATION_MS,
+            last_of_pass_stays=rules.last_of_pass_stays,
+        )
+        case = Case(self._jvm, folder, cleaning, model=Replica(0, stable_at_batch=rules.stable_at_batch))
+        before = self._jvm.passes
+        try:
+            case.run(steps)
+        except LostIndexError:
+            self.lost_indexes += 1
+            self._jvm.ask("close")
+        except DifferenceError as error:
+            self._running.close()
+            self._jvm = None
+            return str(error)
+        finally:
+            self.passes += case.jvm.passes - before
+            self.probes |= case.jvm.probes
+            shutil.rmtree(folder)
+        return None
+
+
+@click.command()
+@click.option("--target", default="kafka-4.4", show_default=True)
+@click.option("--cases", type=click.IntRange(min=1), default=300, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the first case; others follow.")
+@click.option("--patch", "patches", multiple=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--planted", is_flag=True, help="With an error of the kind of KAFKA-20036; must be found.")
+@click.option("--most", type=click.IntRange(min=1), default=3, show_default=True, help="End after so many differences.")
+def main(target: str, cases: int, seed: int, *, patches: tuple[Path, ...], planted: bool, most: int) -> None:
+    """Play random cases."""
+    shared_memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as top:
+        build = Path(top, "classes")
+        build.mkdir()
+        path = classpath(target, build, [*patches, *([plant(target, Path(top, "planted"))] if planted else [])])
+        tries, started_s, found = Tries(target, path, Path(top)), time.monotonic(), 0
+        for difference in tries.differences(range(seed, seed + cases)):
+            print(f"seed {difference.seed}: {difference.reason}")
+            print(*(f"    {step}" for step in difference.steps), sep="\n", flush=True)
+            found += 1
+            if found == most:
+                break
+        minutes = (time.monotonic() - started_s) / 60
+        print(f"{target}: {tries.passes} passes, {tries.passes / minutes:.0f} a minute; {found} differences; "
+              f"in {tries.lost_indexes} cases a split lost a .txnindex")  # fmt: skip
+        if patches:
+            print(*sorted(tries.probes), sep="\n")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
