@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parent))
 import command_pages
 
 from harness.cli.config_file import SETTINGS
-from harness.cli.lists import VARIABLES
+from harness.cli.machine import VARIABLES
 from harness.judge.verdict import EXIT_CODES
 from harness.model_checking.explore.cases import PROPOSALS
 from harness.models.faults import rules as faults

@@ -19,7 +19,7 @@ import click
 
 from harness.audit.explain.show import prefiltered_json
 from harness.cli.audit import disk, live, parse_brokers, request_of
-from harness.cli.check import check as check_command
+from harness.cli.results import check as check_command
 from harness.cli.run import carry_out
 from harness.cli.run import run as run_command
 from harness.console import ConsoleProgress

@@ -123,13 +123,39 @@ class AuditFiles:
 
 
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
-
-output_option = common.OUTPUT.option("--output", FILE, "Also write the verdict to this file, as JSON.", name="file")
-junit_option = common.OUTPUT.option("--junit", FILE, "Also write JUnit XML with a test case for each partition.")
-html_option = common.OUTPUT.option("--html", FILE, "Also write an HTML page that needs no network.")
-stored_option = common.OUTPUT.option(
-    "--results", DIRECTORY, "Also store the verdict in this folder, for `harness report`."
+# fmt: off
+TIME = Text(time_ms, metavar="TIME")
+SIZE = Text(size_bytes, metavar="SIZE")
+BROKER_FOLDER = Text(broker_folder, metavar="ID=DIR")
+RATE_LIMIT = READING.option("--rate-limit-mb", MEGABYTES_A_SECOND,
+                            "Megabytes per second, from all brokers together, at most.")
+FILES = (
+    common.OUTPUT.option("--output", FILE, "Also write the verdict to this file, as JSON.", name="file"),
+    common.OUTPUT.option("--junit", FILE, "Also write JUnit XML with a test case for each partition."),
+    common.OUTPUT.option("--html", FILE, "Also write an HTML page that needs no network."),
+    common.OUTPUT.option("--results", DIRECTORY, "Also store the verdict in this folder, for `harness report`."),
 )
+DISK_OPTIONS = (
+    common.topic_option(AUDITED),
+    AUDITED.option("--broker", BROKER_FOLDER,
+                   "Copy of a broker's log directory or of a partition's folder: local, s3a:// or hdfs://; repeatable, "
+                   "also for the same broker.", name="brokers", multiple=True, required=True),
+    *FILES,
+)
+LIVE_OPTIONS = (
+    common.topic_option(AUDITED), common.BOOTSTRAP, common.CONFIG, common.CLUSTER_NAME, *common.CONTROLLERS,
+    RATE_LIMIT,
+    READING.option("--since", TIME,
+                   "Read only records from this time on: ISO 8601 (UTC by default), or ms since the epoch."),
+    READING.option("--until", TIME, "Read only records before this time."),
+    READING.flag("--quick", "Read no data: compare what brokers and coordinators report, within seconds."),
+    READING.option("--save", FilePath(metavar="DIR"),
+                   "Keep the data that was read in a new folder.  [default: deleted at the end]"),
+    *FILES,
+    READING.option("--spool-limit", SIZE,
+                   "Disk space for data, which is checked and deleted in parts. Not with --save.", default="4GiB"),
+)
+# fmt: on
 
 
 @cloup.group()
@@ -140,23 +166,10 @@ def audit() -> None:
 @common.command(
     "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
     "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
+    options=DISK_OPTIONS,
     of=audit,
     spark=True,
 )
-@common.topic_option(AUDITED)
-@AUDITED.option(
-    "--broker",
-    Text(broker_folder, metavar="ID=DIR"),
-    "Copy of a broker's log directory or of a partition's folder: local, s3a:// or hdfs://; repeatable, also "
-    "for the same broker.",
-    name="brokers",
-    multiple=True,
-    required=True,
-)
-@output_option
-@junit_option
-@html_option
-@stored_option
 def disk(
     topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, **files: Path | None
 ) -> int:
@@ -176,35 +189,9 @@ def disk(
 @common.command(
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
+    options=LIVE_OPTIONS,
     of=audit,
     spark=True,
-)
-@common.topic_option(AUDITED)
-@common.bootstrap_option()
-@common.config_option
-@common.cluster_option
-@common.controllers_option
-@common.controllers_config_option
-@READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
-@READING.option(
-    "--since",
-    Text(time_ms, metavar="TIME"),
-    "Read only records from this time on: ISO 8601 (UTC by default), or ms since the epoch.",
-)
-@READING.option("--until", Text(time_ms, metavar="TIME"), "Read only records before this time.")
-@READING.flag("--quick", "Read no data: compare what brokers and coordinators report, within seconds.")
-@READING.option(
-    "--save", FilePath(metavar="DIR"), "Keep the data that was read in a new folder.  [default: deleted at the end]"
-)
-@output_option
-@junit_option
-@html_option
-@stored_option
-@READING.option(
-    "--spool-limit",
-    Text(size_bytes, metavar="SIZE"),
-    "Disk space for data, which is checked and deleted in parts. Not with --save.",
-    default="4GiB",
 )
 def live(output: str, spark: SparkOptions, **reading: Any) -> int:
     """Compare the replicas of a running cluster. Read-only.
@@ -239,19 +226,19 @@ def live(output: str, spark: SparkOptions, **reading: Any) -> int:
 
 
 def request_of(reading: Mapping[str, Any]) -> AuditRequest:
-    """Return what the parameters of ``audit live`` ask for. Raises `UsageError` for contradictions."""
+    """Return what the parameters of ``audit live`` or ``watch`` ask for. Raises `UsageError` for contradictions."""
     from harness.audit.live.compare import AuditRequest  # noqa: PLC0415  (slow imports, only where needed)
 
-    if reading["quick"] and (superfluous := common.flags_of(common.options_given() & NEEDS_DATA)):
-        raise UsageError(f"--quick reads no data: leave out {', '.join(superfluous)}")
-    config, rate_mb, since, until = (reading[name] for name in ("config", "rate_limit_mb", "since", "until"))
+    if reading.get("quick"):
+        common.leave_out(common.options_given() & NEEDS_DATA, "--quick reads no data")
+    config, rate_mb, since, until = (reading.get(name) for name in ("config", "rate_limit_mb", "since", "until"))
     request = AuditRequest(
         common.addresses(reading["bootstrap"], config),
         reading["topics"],
         rate_limit_bytes_s=None if rate_mb is None else max(int(rate_mb * MB), 1),
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
-        save=reading["save"],
+        save=reading.get("save"),
         config=None if config is None else str(config),
         spool_limit_bytes=size_bytes(reading["spool_limit"]),
         controllers=common.controller_addresses(reading, config),
@@ -264,12 +251,9 @@ def request_of(reading: Mapping[str, Any]) -> AuditRequest:
 @common.command(
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
+    options=(common.topic_option(AUDITED), common.BOOTSTRAP, common.CONFIG, common.CLUSTER_NAME),
     of=audit,
 )
-@common.topic_option(AUDITED)
-@common.bootstrap_option()
-@common.config_option
-@common.cluster_option
 def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
     """List the replicas of a running cluster that are at risk, and since when. Read-only.
 

@@ -4,11 +4,11 @@ import base64
 import binascii
 import shlex
 from contextlib import closing
-from pathlib import Path
+from typing import Any
 
-from harness.cli.audit import AUDITED, READING, broker_folder, parse_brokers
+from harness.cli.audit import AUDITED, BROKER_FOLDER, RATE_LIMIT, audit, parse_brokers
 from harness.cli.options import common
-from harness.cli.options.parameters import MEGABYTES_A_SECOND, TOPIC, Text, is_number
+from harness.cli.options.parameters import TOPIC, Text, is_number
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import UsageError
 from harness.escape import unescape
@@ -37,50 +37,31 @@ def parse_number(text: str) -> int:
     return int(text)
 
 
+# fmt: off
+OPTIONS = (
+    AUDITED.option("--topic", TOPIC, "The topic.", name="topics", multiple=True, required=True),
+    AUDITED.option("--key", Text(parse_key, metavar="KEY"),
+                   r"The key as commands print it (bytes as \xff, a backslash as \\), or base64:….", required=True),
+    AUDITED.option("--partition", Text(parse_number, metavar="N"),
+                   "A partition to read; repeatable.  [default: the partitions that Java clients and librdkafka choose "
+                   "for the key; all of copies and internal topics]", name="partitions", multiple=True),
+    AUDITED.flag("--all-partitions", "Read every partition."),
+    AUDITED.option("--broker", BROKER_FOLDER,
+                   "Copy of a broker's log directory or of a partition's folder, instead of a cluster; repeatable.",
+                   name="brokers", multiple=True),
+    RATE_LIMIT, common.optional_bootstrap("this, or --broker"), common.CONFIG, common.CLUSTER_NAME,
+)
+# fmt: on
+
+
 @common.command(
     "harness audit key --bootstrap-server kafka-1:9092 --topic orders --key customer-17",
     r"harness audit key --bootstrap-server kafka-1:9092 --topic orders --key '\x00\xff' --all-partitions",
     "harness audit key --broker 1=/copy/broker-1 --broker 2=/copy/broker-2 --topic orders --key base64:AP8=",
+    options=OPTIONS,
+    of=audit,
 )
-@AUDITED.option("--topic", TOPIC, "The topic.", name="topics", multiple=True, required=True)
-@AUDITED.option(
-    "--key",
-    Text(parse_key, metavar="KEY"),
-    r"The key as commands print it (bytes as \xff, a backslash as \\), or base64:….",
-    required=True,
-)
-@AUDITED.option(
-    "--partition",
-    Text(parse_number, metavar="N"),
-    "A partition to read; repeatable.  [default: the partitions that Java clients and librdkafka choose for the key; "
-    "all of copies and internal topics]",
-    name="partitions",
-    multiple=True,
-)
-@AUDITED.flag("--all-partitions", "Read every partition.")
-@AUDITED.option(
-    "--broker",
-    Text(broker_folder, metavar="ID=DIR"),
-    "Copy of a broker's log directory or of a partition's folder, instead of a cluster; repeatable.",
-    name="brokers",
-    multiple=True,
-)
-@READING.option("--rate-limit-mb", MEGABYTES_A_SECOND, "Megabytes per second, from all brokers together, at most.")
-@common.bootstrap_option(required=False, note="  [this, or --broker]")
-@common.config_option
-@common.cluster_option
-def key(  # noqa: PLR0917
-    topics: tuple[str, ...],
-    key: str,
-    partitions: tuple[str, ...],
-    brokers: tuple[str, ...],
-    bootstrap: str | None,
-    config: Path | None,
-    output: str,
-    *,
-    all_partitions: bool,
-    rate_limit_mb: float | None,
-) -> int:
+def key(topics: tuple[str, ...], key: str, brokers: tuple[str, ...], output: str, **options: Any) -> int:
     """Show the records of one key on each replica, and why they are served or not. Read-only.
 
     Answers "why is my delete still there?" and "why is it back?". Needs Read and DescribeConfigs on the topic.
@@ -92,13 +73,14 @@ def key(  # noqa: PLR0917
 
     if len(topics) > 1 or GLOB & set(topics[0]):
         raise UsageError("--topic: give the name of one topic")
-    if partitions and all_partitions:
+    bootstrap, config, all_partitions = options["bootstrap"] or "", options["config"], options["all_partitions"]
+    if options["partitions"] and all_partitions:
         raise UsageError("leave out --partition or --all-partitions")
     if brokers and "bootstrap" in common.options_given():
         raise UsageError("leave out --bootstrap-server or --broker: a cluster, or copies")
     if not (brokers or bootstrap):
         raise UsageError("give --bootstrap-server, or --broker ID=DIR for copies")
-    topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, partitions))
+    topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, options["partitions"]))
     where = f"disk {shlex.join(f'--broker={text}' for text in brokers)}"
     notes: tuple[str, ...]
     with closing(ConsoleProgress()) as progress:
@@ -111,19 +93,20 @@ def key(  # noqa: PLR0917
             from harness.audit.live.rate_limit import RateLimit  # noqa: PLC0415
 
             progress.stage("ask the cluster")
-            cluster = describe(client_of(common.addresses(bootstrap or "", config)), [topic])
+            cluster = describe(client_of(common.addresses(bootstrap, config)), [topic])
             every, notes = sorted(cluster.state.topics[topic].partitions), cluster.notes
             if missing := set(numbers) - set(every):
                 raise UsageError(f"--partition {min(missing)}: {topic} has the partitions 0 to {len(every) - 1}")
             is_guessed = not (numbers or all_partitions or topic.startswith("__"))
             chosen = numbers or (usual_partitions(content, len(every)) if is_guessed else every)
             progress.stage(f"read {len(chosen)} of {len(every)} partitions")
-            limit = rate_limit_mb and RateLimit(max(int(rate_limit_mb * MB), 1), cluster.client.clock)
-            read = read_live(cluster, content, [(topic, number) for number in chosen], limit or None)
+            rate_mb = options["rate_limit_mb"]
+            limit = RateLimit(max(int(rate_mb * MB), 1), cluster.client.clock) if rate_mb else None
+            read = read_live(cluster, content, [(topic, number) for number in chosen], limit)
             if is_guessed and len(chosen) < len(every) and not any(r.log.count for p in read for r in p.replicas):
                 notes += ("no record in the partitions of the usual partitioners: try --all-partitions",)
             login = ["--command-config", str(config)] if config else []
-            where = shlex.join(["live", "--bootstrap-server", bootstrap or "", *login])
+            where = shlex.join(["live", "--bootstrap-server", bootstrap, *login])
     code = exit_code(read)
     if output == JSON:
         fields = {"topic": topic, "key": to_json(content), "exit_code": code, "partitions": key_json(read)}

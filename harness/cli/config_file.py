@@ -1,18 +1,4 @@
-"""``harness.toml``: defaults for options, kept in a folder.
-
-    results = "/data/results"
-
-    [cluster]                              # a cluster of your own, for commands that only read it
-    bootstrap-server = "kafka-1:9092"
-    command-config = "client.properties"   # relative to the file
-    topics = ["orders-*"]
-
-    [clusters.staging]                     # another cluster, for --cluster staging
-    bootstrap-server = "staging-1:9092"
-
-    [spark]
-    master = "local[4]"
-    conf = { "spark.driver.memory" = "8g" }
+"""``harness.toml``: defaults for options, kept in a folder; docs/reference/settings.md shows a file.
 
 The file is `FILE` in the current folder, or the file that the variable `VARIABLE` names. An option on the command line
 precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster takes its
@@ -114,19 +100,16 @@ def _value(path: Path, name: str, value: Any, place: str) -> Any:
     raise UsageError(f"{place} {name} has to be {forms[name]}")
 
 
-def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
-    """Return the settings as Click's default map: by command, then by parameter."""
-
-    def defaults(command: click.Command, name: str) -> dict[str, Any]:
-        if isinstance(command, click.Group):
-            return {inner: defaults(child, f"{name} {inner}".strip()) for inner, child in command.commands.items()}
-        return {
-            parameter: config.values[setting.name]
-            for parameter, setting in _parameters(command)
-            if setting.name in config.values and (setting.commands is None or name in setting.commands)
-        }
-
-    return defaults(group, "")
+def default_map(command: click.Command, config: ConfigFile, name: str = "") -> dict[str, Any]:
+    """Return the settings as Click's default map: by command, then by parameter. ``name``: the command's."""
+    if isinstance(command, click.Group):
+        inner = command.commands.items()
+        return {part: default_map(child, config, f"{name} {part}".strip()) for part, child in inner}
+    return {
+        parameter: config.values[setting.name]
+        for parameter, setting in _parameters(command)
+        if setting.name in config.values and (setting.commands is None or name in setting.commands)
+    }
 
 
 def use_cluster(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:

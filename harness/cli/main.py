@@ -13,24 +13,17 @@ import click
 import cloup
 
 from harness import DISTRIBUTION
+from harness.cli import audit_key  # noqa: F401  (a command of `audit`)
 from harness.cli.audit import audit
-from harness.cli.audit_key import key
-from harness.cli.check import check
-from harness.cli.clean import clean
-from harness.cli.compare import compare
 from harness.cli.config_file import default_map, read_config_file
-from harness.cli.conform import conform
-from harness.cli.doctor import doctor
-from harness.cli.explore import explore
-from harness.cli.gate import gate
-from harness.cli.guard import guard
-from harness.cli.images import images
-from harness.cli.lists import LISTS
+from harness.cli.develop import conform, explore
+from harness.cli.machine import LISTS, clean, doctor, images
 from harness.cli.nightly import nightly
 from harness.cli.options.common import summary
+from harness.cli.protect import gate, guard
 from harness.cli.repair import repair
+from harness.cli.results import check, compare, report, serve
 from harness.cli.run import run
-from harness.cli.site import report, serve
 from harness.cli.soak import soak
 from harness.cli.watch import watch
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError
@@ -55,7 +48,6 @@ def cli(context: click.Context) -> None:
     context.default_map = default_map(cli, read_config_file())
 
 
-audit.add_command(key)
 SECTIONS: Final = (
     cloup.Section("Audit", [audit, watch]),
     cloup.Section("Protect and repair", [guard, gate, repair]),

@@ -13,52 +13,49 @@ from typing import TYPE_CHECKING, Any
 import cloup
 
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import OUTPUT, Group, command, envelope, flags_of, options_given, results_option
+from harness.cli.options.common import OUTPUT, RESULTS, Group, command, envelope, leave_out, options_given
 from harness.console import JSON, print_progress
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
-    from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Ledger
+    from harness.nightly.reports import CellResult
 
 NIGHT, MATRIX = map(Group, ("Night", "Matrix"))
+
+
+# fmt: off
+OPTIONS = (
+    cloup.Argument(["matrix_file"], metavar="[MATRIX.toml]", required=False, type=kinds.FILE_TO_READ),
+    MATRIX.option("--targets", kinds.list_of(kinds.TARGET, "T,…"),
+                  "Targets, instead of the file's: see `harness targets`."),
+    MATRIX.option("--anomalies", kinds.list_of(kinds.ANOMALIES, "A,…"), "all, or names: see `harness anomalies`."),
+    MATRIX.option("--clients", kinds.list_of(kinds.CLIENT, "C,…"), "librdkafka, java."),
+    MATRIX.option("--nemeses", kinds.list_of(kinds.NEMESIS, "N,…"), "Faults: see `harness nemeses`."),
+    MATRIX.option("--runtimes", kinds.list_of(kinds.RUNTIME, "R,…"), "local, docker."),
+    MATRIX.option("--protections", kinds.list_of(kinds.PROTECTION, "P,…"), "none, gate, guard."),
+    MATRIX.option("--repeats", kinds.Count(1, 1000), "Number of runs of each cell."),
+    MATRIX.flag("--latest", "Also run the newest patch release of each line."),
+    NIGHT.option("--expectations", kinds.FILE_TO_READ,
+                 "File of expected verdicts; takes precedence over the built-in ones."),
+    NIGHT.option("--time-budget", kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
+                 "Start no run that may end later than after S seconds.", name="budget_s"),
+    NIGHT.option("--resume", kinds.FilePath(file_okay=False, metavar="NIGHT"),
+                 "Resume an interrupted night: results/nightly/<id>.", name="night"),
+    RESULTS,
+    OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML."),
+    OUTPUT.option("--markdown", kinds.FILE, "Also append a summary in Markdown."),
+)
+# fmt: on
 
 
 @command(
     "harness nightly --targets kafka-3.9,kafka-4.4 --nemeses kill,none --junit nightly.xml",
     "harness nightly matrix.toml --latest --time-budget 7200",
+    options=OPTIONS,
 )
-@cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=kinds.file_to_read())
-@MATRIX.option(
-    "--targets", kinds.list_of(kinds.TARGET, "T,…"), "Targets, instead of the file's: see `harness targets`."
-)
-@MATRIX.option("--anomalies", kinds.list_of(kinds.ANOMALIES, "A,…"), "all, or names: see `harness anomalies`.")
-@MATRIX.option("--clients", kinds.list_of(kinds.CLIENT, "C,…"), "librdkafka, java.")
-@MATRIX.option("--nemeses", kinds.list_of(kinds.NEMESIS, "N,…"), "Faults: see `harness nemeses`.")
-@MATRIX.option("--runtimes", kinds.list_of(kinds.RUNTIME, "R,…"), "local, docker.")
-@MATRIX.option("--protections", kinds.list_of(kinds.PROTECTION, "P,…"), "none, gate, guard.")
-@MATRIX.option("--repeats", kinds.Count(1, 1000), "Number of runs of each cell.")
-@MATRIX.flag("--latest", "Also run the newest patch release of each line.")
-@NIGHT.option(
-    "--expectations", kinds.file_to_read(), "File of expected verdicts; takes precedence over the built-in ones."
-)
-@NIGHT.option(
-    "--time-budget",
-    kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
-    "Start no run that may end later than after S seconds.",
-    name="budget_s",
-)
-@NIGHT.option(
-    "--resume",
-    kinds.FilePath(file_okay=False, metavar="NIGHT"),
-    "Resume an interrupted night: results/nightly/<id>.",
-    name="night",
-)
-@results_option
-@OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML.")
-@OUTPUT.option("--markdown", kinds.FILE, "Also append a summary in Markdown.")
 def nightly(
     *,
     matrix_file: Path | None,
@@ -77,16 +74,16 @@ def nightly(
     Exit codes: 0 all verdicts are as expected, 1 some are not, 2 some cells have no verdict, 254 usage or set-up error,
     255 failed.
     """
-    from harness.nightly import cells, reports  # noqa: PLC0415  (slow imports, only where needed)
     from harness.nightly import night as nights  # noqa: PLC0415
+    from harness.nightly import reports  # noqa: PLC0415  (slow imports, only where needed)
     from harness.nightly.ledger import Ledger  # noqa: PLC0415
 
     axes_given = {name: value for name, value in axes.items() if value is not None}
     if night is None:
         ledger = _new_night(matrix_file, results, expectations, axes_given, latest=latest)
     else:
-        if refused := flags_of(options_given() - {"night", "budget_s", "junit", "markdown", "output"}):
-            raise UsageError(f"--resume continues the night's own plan: leave out {', '.join(refused)}")
+        others = options_given() - {"night", "budget_s", "junit", "markdown", "output"}
+        leave_out(others, "--resume continues the night's own plan")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
     print_progress(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
@@ -95,7 +92,7 @@ def nightly(
     with interruptible(lambda: remaining):
         nights.work(ledger, run_one, print_progress, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
-    results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
+    results_of_cells, strays = reports.results_of(ledger.plan, attempts), reports.strays_of(attempts)
     summary = envelope(**reports.summary(ledger.plan, results_of_cells, strays))
     text = reports.markdown(ledger.plan, results_of_cells, strays)
     (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")
@@ -140,8 +137,7 @@ def _new_night(
 
 
 def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
-    from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
-    from harness.nightly.reports import HEAD, cell_text, grid  # noqa: PLC0415
+    from harness.nightly.reports import CONTRADICTS, HEAD, Status, cell_text, grid  # noqa: PLC0415
 
     shown, out = grid(results_of_cells), stdout()
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}

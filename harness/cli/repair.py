@@ -73,47 +73,39 @@ def read_verdict(path: Path) -> Verdict:
         raise UsageError(f"{path}: {error}") from error
 
 
+# fmt: off
+OPTIONS = (
+    cloup.Argument(["audit"], type=kinds.FILE_TO_READ, metavar="AUDIT"),
+    REPAIR.flag("--plan/--apply", "Show what would be done, or do it.  [one is required]", name="is_plan",
+                default=None),
+    REPAIR.option("--partition", kinds.Text(parse_partition, metavar="TOPIC-PARTITION"),
+                  "Repair only this partition; repeatable.  [default: all with a finding]",
+                  name="partitions", multiple=True),
+    common.BOOTSTRAP,
+    common.CONFIG,
+    DECISION.option("--right", kinds.Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
+                    "Broker whose replica is right where the audit does not decide; repeatable. BROKER alone is for "
+                    "every --partition.", name="rights", multiple=True),
+    DECISION.option("--saved-folders", kinds.EXISTING_DIRECTORY,
+                    "Folder with a copy of every replica, as BROKER/TOPIC-PARTITION; needed for --right."),
+    DECISION.flag("--saved-elsewhere", "Confirm that the copies are saved elsewhere, instead of --saved-folders."),
+    PACE.option("--at-once", kinds.Count(1, 100), "Partitions to repair at the same time.", default=4),
+    PACE.option("--throttle-mb", kinds.MEGABYTES_A_SECOND,
+                "Megabytes per second that each broker sends and receives, at most."),
+    PACE.option("--wait-s", kinds.Count(1, 86_400, "S"), "Give up a partition without progress for S seconds.",
+                default=300),
+    REPAIR.option("--spare", kinds.Count(0, kinds.MOST_BROKER, "BROKER"),
+                  "Broker for a temporary replica, where too few would stay in sync.  [default: any]"),
+)
+# fmt: on
+
+
 @common.command(
     "harness repair audit.json --bootstrap-server kafka-1:9092 --plan",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --throttle-mb 20",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --right orders-0=1 --saved-folders saved",
+    options=OPTIONS,
     spark=True,
-)
-@cloup.argument("audit", type=kinds.file_to_read(), metavar="AUDIT")
-@REPAIR.flag("--plan/--apply", "Show what would be done, or do it.  [one is required]", name="is_plan", default=None)
-@REPAIR.option(
-    "--partition",
-    kinds.Text(parse_partition, metavar="TOPIC-PARTITION"),
-    "Repair only this partition; repeatable.  [default: all with a finding]",
-    name="partitions",
-    multiple=True,
-)
-@common.bootstrap_option()
-@common.config_option
-@DECISION.option(
-    "--right",
-    kinds.Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
-    "Broker whose replica is right where the audit does not decide; repeatable. BROKER alone is for every --partition.",
-    name="rights",
-    multiple=True,
-)
-@DECISION.option(
-    "--saved-folders",
-    kinds.EXISTING_DIRECTORY,
-    "Folder with a copy of every replica, as BROKER/TOPIC-PARTITION; needed for --right.",
-)
-@DECISION.flag("--saved-elsewhere", "Confirm that the copies are saved elsewhere, instead of --saved-folders.")
-@PACE.option("--at-once", kinds.Count(1, 100), "Partitions to repair at the same time.", default=4)
-@PACE.option(
-    "--throttle-mb", kinds.MEGABYTES_A_SECOND, "Megabytes per second that each broker sends and receives, at most."
-)
-@PACE.option(
-    "--wait-s", kinds.Count(1, 86_400, "S"), "Give up a partition without progress for S seconds.", default=300
-)
-@REPAIR.option(
-    "--spare",
-    kinds.Count(0, kinds.MOST_BROKER, "BROKER"),
-    "Broker for a temporary replica, where too few would stay in sync.  [default: any]",
 )
 def repair(
     audit: Path, bootstrap: str, config: Path | None, output: str, *, spark: SparkOptions, **parameters: Any

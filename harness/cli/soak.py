@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import SPARK_PARAMETERS, Group, command, flags_of, options_given, results_option
+from harness.cli.options.common import RESULTS, SPARK_PARAMETERS, Group, command, leave_out, options_given
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
@@ -31,7 +31,31 @@ def _names_of_findings(_context: click.Context, _parameter: click.Parameter, typ
     return [name for name in NAMES if name.startswith(typed)]
 
 
-OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
+# fmt: off
+OPTIONS = (
+    SOAKED.option("--target", kinds.TARGET, "The version to soak: see `harness targets`."),
+    SOAKED.option("--minutes", kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
+                  "Duration; the last round is completed.", default=30.0),
+    SOAKED.option("--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]"),
+    SOAKED.option("--seed", kinds.SEED, "Seed of the first round.", default=1),
+    SOAKED.option("--runtime", kinds.RUNTIME, "local (processes), docker, sim (models) or auto; local with --gate.",
+                  default=AUTO),
+    SOAKED.flag("--gate", "Start every broker with the gate; any finding fails the soak."),
+    SOAKED.option("--expect", kinds.FILE_TO_READ, "Findings to tolerate by name; not with --gate."),
+    SOAKED.option("--resume", kinds.EXISTING_DIRECTORY, "Resume an interrupted soak, with its own options.",
+                  name="soak_dir"),
+    ROUNDS.option("--schedule", kinds.ROUND_OF_A_SOAK, "Play this round again, each time with the next seed."),
+    ROUNDS.option("--shrink", kinds.Text(metavar="NAME"),
+                  "Reduce --schedule on sim-kafka to the smallest round with this finding.",
+                  shell_complete=_names_of_findings),
+    ROUNDS.option("--partitions", kinds.Count(1, 1000), "Partitions of a round, in up to five topics.", default=30),
+    ROUNDS.option("--rate", kinds.Number(1, 10_000), "Client operations per second.", name="rate_hz", default=300.0),
+    ROUNDS.option("--play", kinds.Number(6, 3600, "S"), "Seconds of operations and faults in a round.", name="play_s",
+                  default=30.0),
+    RESULTS,
+)
+# fmt: on
+OF_DRAWN_ROUNDS = ("partitions", "rate_hz", "play_s")
 
 
 @command(
@@ -40,42 +64,9 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
     "harness soak --target sim-kafka --schedule results/sim-kafka/soak/ID/soak-1/round.json --rounds 1",
     "harness soak --target sim-kafka --schedule round.json --shrink stuck-lso",
     "harness soak --resume results/kafka-4.4/soak/ID",
+    options=OPTIONS,
     spark=True,
 )
-@SOAKED.option("--target", kinds.TARGET, "The version to soak: see `harness targets`.")
-@SOAKED.option(
-    "--minutes",
-    kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
-    "Duration; the last round is completed.",
-    default=30.0,
-)
-@SOAKED.option("--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
-@SOAKED.option("--seed", kinds.SEED, "Seed of the first round.", default=1)
-@SOAKED.option(
-    "--runtime", kinds.RUNTIME, "local (processes), docker, sim (models) or auto; local with --gate.", default=AUTO
-)
-@SOAKED.flag("--gate", "Start every broker with the gate; any finding fails the soak.")
-@SOAKED.option("--expect", kinds.file_to_read(), "Findings to tolerate by name; not with --gate.")
-@SOAKED.option(
-    "--resume", kinds.EXISTING_DIRECTORY, "Resume an interrupted soak, with its own options.", name="soak_dir"
-)
-@ROUNDS.option(
-    "--schedule",
-    kinds.file_to_read("each round of a soak has a round.json"),
-    "Play this round again, each time with the next seed.",
-)
-@ROUNDS.option(
-    "--shrink",
-    kinds.Text(metavar="NAME"),
-    "Reduce --schedule on sim-kafka to the smallest round with this finding.",
-    shell_complete=_names_of_findings,
-)
-@ROUNDS.option("--partitions", kinds.Count(1, 1000), "Partitions of a round, in up to five topics.", default=30)
-@ROUNDS.option("--rate", kinds.Number(1, 10_000), "Client operations per second.", name="rate_hz", default=300.0)
-@ROUNDS.option(
-    "--play", kinds.Number(6, 3600, "S"), "Seconds of operations and faults in a round.", name="play_s", default=30.0
-)
-@results_option
 def soak(*, output: str, soak_dir: Path | None, **parameters: Any) -> int:
     """Search for unknown bugs: random workloads and faults, round after round.
 
@@ -94,8 +85,8 @@ def soak(*, output: str, soak_dir: Path | None, **parameters: Any) -> int:
         if soak_dir is None:
             result = campaign.soak(_options(parameters), progress, _print_round)
         else:
-            if refused := flags_of(options_given() - SPARK_PARAMETERS - {"output", "soak_dir"}):
-                raise UsageError(f"--resume takes the options of the soak's folder; leave out {', '.join(refused)}")
+            others = options_given() - SPARK_PARAMETERS - {"output", "soak_dir"}
+            leave_out(others, "--resume takes the options of the soak's folder")
             result = campaign.resume(soak_dir, parameters["spark"], progress, _print_round)
     _show(result.result(), output)
     return EXIT_CODES[result.verdict]
@@ -132,12 +123,12 @@ def _options(parameters: Mapping[str, Any]) -> SoakOptions:
     expect, schedule = parameters["expect"], parameters["schedule"]
     if parameters["gate"] and expect:
         raise UsageError("leave out --expect: with --gate, any finding fails the soak")
-    if schedule and (drawn := flags_of(options_given() & OF_DRAWN_ROUNDS)):
-        raise UsageError(f"--schedule has the whole round: leave out {', '.join(drawn)}")
+    if schedule:
+        leave_out(options_given().intersection(OF_DRAWN_ROUNDS), "--schedule has the whole round")
     names = ("target", "minutes", "seed", "results", "spark", "rounds", "runtime", "gate")
     return SoakOptions(
         **{name: parameters[name] for name in names},
-        shape=Shape(**{name: parameters[name] for name in ("partitions", "rate_hz", "play_s")}),
+        shape=Shape(**{name: parameters[name] for name in OF_DRAWN_ROUNDS}),
         expected=read_expected(expect) if expect else {},
         schedule=read_round(schedule) if schedule else None,
     )

@@ -1,11 +1,6 @@
 """The expected verdict of each cell: a TOML table, in which the first entry that fits a cell counts.
 
-An axis (targets, anomalies, clients, nemeses, runtimes, protections) that is left out fits all:
-
-    [[expect]]
-    targets = ["kafka-4.5*"]
-    verdict = "clean"
-    why = "KAFKA-NNNNN"
+An axis (targets, anomalies, clients, nemeses, runtimes, protections) that an ``[[expect]]`` entry leaves out fits all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

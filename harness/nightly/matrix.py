@@ -1,33 +1,13 @@
 """The matrix of a night: its cells, and the runs and soaks that give them a verdict; from a TOML file and options.
 
-A file looks like this; without any ``[[matrix]]``, the keys above are the only matrix:
-
-    targets = ["kafka-3.9", "kafka-4.4"]       # every key of an axis is a default for each [[matrix]]
-    anomalies = ["all"]
-    clients = ["librdkafka", "java"]
-    nemeses = ["kill", "none"]
-    runtimes = ["local"]
-    protections = ["none", "gate", "guard"]
-    repeats = 3
-    timers = "fast"
-    set = ["topic.delete.retention.ms=3000"]
-
-    [[matrix]]
-    nemeses = ["join"]
-    clients = ["librdkafka"]
-
-    [[soak]]                           # each is a cell, which `harness soak` runs after all other runs
-    targets = ["kafka-4.4"]            # by default the targets of the file
-    protections = ["none", "gate"]     # by default none alone
-    minutes = 20
-    seed = 1
-    expect = "known.toml"              # of the soaks without the gate; by default what every Kafka shows
-
-A soak is ``as-expected`` if every finding is tolerated by name, and ``clean`` if nothing was found: both are expected.
+docs/how-to/nightly.md shows a file. Without any ``[[matrix]]``, the keys above the blocks are the only matrix. Each
+``[[soak]]`` is a cell, which `harness soak` runs after all other runs. A soak is ``as-expected`` if every finding is
+tolerated by name, and ``clean`` if nothing was found: both are expected.
 """
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -106,9 +86,8 @@ class Outage:
     @property
     def cells(self) -> list[Cell]:
         """The cells of this run."""
-        return [
-            Cell(self.target, self.client, self.nemesis, self.runtime, name, self.protection) for name in self.scenarios
-        ]
+        conditions = self.target, self.client, self.nemesis, self.runtime
+        return [Cell(*conditions, scenario, self.protection) for scenario in self.scenarios]
 
     @property
     def anomalies(self) -> str:
@@ -156,20 +135,18 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
     soaks = content.pop(SOAK, [])
     blocks = content.pop("matrix", None) or ([] if soaks else [{}])
     shared, replaced = ({name: keys[name] for name in AXES if name in keys} for keys in (content, options))
-    scenarios_by_run: dict[tuple[str, str, str, str, str], dict[str, None]] = {}
+    scenarios_by_run: dict[tuple[str, str, str, str, str], set[str]] = {}
     for block in blocks:
         axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {source}"), **replaced}
         targets = _targets(axes, newest, source)
         names = {axis: names_in(axes, axis, source) for axis in AXES}
         for target in targets:
             row = find_target(target)
-            scenarios = dict.fromkeys(
-                s.name for name in names["anomalies"] for s in scenarios_for(name, row.group_protocols)
-            )
+            scenarios = [s.name for name in names["anomalies"] for s in scenarios_for(name, row.group_protocols)]
             # Simulated targets have this runtime only.
             runtimes = [SIM] if row.system in SIMULATED else names["runtimes"]
             for run in product((target,), names["clients"], names["nemeses"], runtimes, names["protections"]):
-                scenarios_by_run.setdefault(run, {}).update(scenarios)
+                scenarios_by_run.setdefault(run, set()).update(scenarios)
     repeats = content["repeats"]
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{source}: repeats is {repeats!r}; give a number from 1")
@@ -182,7 +159,13 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
     matrix = Matrix(tuple(outages), content["timers"], tuple(names_in(content, "set", source)))
     for outage in outages:
         if outage.soak is None:
-            _raise_if_incompatible(outage, matrix)
+            find_client(outage.client)
+            find_runtime(outage.runtime)
+            find_protection(outage.protection)
+            try:
+                plan_run(options_of(outage, matrix))
+            except UsageError as error:
+                raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
     return matrix
 
 
@@ -203,16 +186,6 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
     )
 
 
-def _raise_if_incompatible(outage: Outage, matrix: Matrix) -> None:
-    find_client(outage.client)
-    find_runtime(outage.runtime)
-    find_protection(outage.protection)
-    try:
-        plan_run(options_of(outage, matrix))
-    except UsageError as error:
-        raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
-
-
 def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> list[str]:
     """Return the targets of a table, each with its newest patch, if any. Raises `UsageError` for unknown ones.
 
@@ -227,16 +200,17 @@ def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], sour
 
 def _soaks(
     blocks: Any, targets: Sequence[str] | None, newest: Callable[[str], str | None], source: str
-) -> Iterable[Outage]:
-    """Return the soaks of ``[[soak]]`` blocks. ``targets``: of blocks without any."""
+) -> Iterator[Outage]:
+    """Yield the soaks of ``[[soak]]`` blocks. ``targets``: of blocks without any."""
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise UsageError(f"{source}: give soaks as [[soak]] blocks")
-    soaks: list[Outage] = []
+    repeats: Counter[tuple[str, str]] = Counter()
     for block in blocks:
         for soak in _soaks_of_block({**SOAK_DEFAULTS, "targets": targets, **block}, newest, f"[[soak]] of {source}"):
             # A second soak of the same cell is its second repeat.
-            soaks.append(replace(soak, repeat=sum(other.cells == soak.cells for other in soaks)))
-    return soaks
+            cell = soak.target, soak.protection
+            yield replace(soak, repeat=repeats[cell])
+            repeats[cell] += 1
 
 
 def _soaks_of_block(block: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> Iterator[Outage]:

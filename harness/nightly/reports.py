@@ -1,28 +1,133 @@
-"""A night's summary for machines and people: JSON, Markdown for a pull request or a step, and JUnit XML."""
+"""The results of a night: the status of each cell, and summaries in JSON, Markdown and JUnit XML."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from junitparser.xunit2 import FlakyError, TestCase
 
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import visible
-from harness.judge.verdict import worst
-from harness.nightly.cells import CONTRADICTS, CellResult, Status, exit_code
-from harness.nightly.ledger import Plan
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, worst
+from harness.nightly.ledger import Attempt, Plan, ScenarioResult
+from harness.nightly.matrix import SOAK, Cell
+from harness.nightly.night import is_refused
 from harness.report.junit import add_problem, write_cases
 from harness.run_folder.store import UNPROTECTED
-from harness.targets import title_of
+from harness.targets import find_target, title_of
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
 """The columns of the summary table before the columns of versions, and fields of `Cell`."""
 
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
+
+
+class Status(StrEnum):
+    """The status of a cell, the most urgent first."""
+
+    REGRESSED = "regressed"
+    FIXED = "fixed upstream"
+    OTHER_NAME = "found under another name"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+    REFUSED = "refused"
+    NOT_RUN = "not run"
+    AS_EXPECTED = "as expected"
+
+
+URGENCY: Final = list(Status)
+CONTRADICTS: Final = frozenset({Status.REGRESSED, Status.FIXED, Status.OTHER_NAME})
+"""There is a verdict, and it is not the expected one."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell and its result: the most urgent of its repeats.
+
+    ``verdicts``: of each repeat that was judged, in order. ``flaky``: why a run failed whose second attempt did not.
+    ``why``: a sentence; ``witness``: a finding, where there is one. ``runs``: run folders, relative to the results.
+    ``took_s``: its share of the runs that it has with other cells.
+    """
+
+    cell: Cell
+    version: str
+    expected: str
+    expected_why: str
+    status: Status
+    why: str
+    verdicts: tuple[str, ...]
+    repeats: int
+    flaky: tuple[str, ...]
+    witness: str
+    runs: tuple[str, ...]
+    took_s: float
+
+
+def strays_of(attempts: Sequence[Attempt]) -> list[str]:
+    """Return the findings in topics of no cell: the control should have none."""
+    return [f"{attempt.run_dir}: {line}" for attempt in attempts for line in attempt.strays]
+
+
+def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
+    """Return 0 where all is as expected, 1 where a verdict is not the expected one, 2 where one is missing."""
+    statuses = {result.status for result in results}
+    if statuses & CONTRADICTS or strays:
+        return EXIT_ANOMALY
+    return EXIT_CLEAN if statuses <= {Status.AS_EXPECTED} else EXIT_UNKNOWN
+
+
+def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
+    """Return the result of every cell, in the order of the plan."""
+    return [_result(plan, cell, attempts) for cell in plan.matrix.cells]
+
+
+def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
+    expected = plan.expected[cell]
+    shares = {index: len(outage.cells) for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
+    repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in shares]
+    last = [repeat[-1] for repeat in repeats if repeat]
+    outcomes = [_outcome(cell, expected.verdict, repeat[-1] if repeat else None) for repeat in repeats]
+    status, why, result = min(outcomes, key=lambda outcome: URGENCY.index(outcome[0]))
+    versions = (attempt.version for repeat in repeats for attempt in repeat if attempt.version)
+    recovered = [repeat for repeat in repeats if repeat and repeat[-1].failure is None]
+    return CellResult(
+        cell=cell,
+        version=next(versions, find_target(cell.target).version),
+        expected=expected.verdict,
+        expected_why=expected.why,
+        status=status,
+        why=why,
+        verdicts=tuple(result.verdict for _, _, result in outcomes if result is not None),
+        repeats=len(repeats),
+        flaky=tuple(attempt.failure for repeat in recovered for attempt in repeat if attempt.failure is not None),
+        witness=result.witness if result else "",
+        runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
+        took_s=round(sum(attempt.took_s / shares[attempt.outage] for attempt in last), 1),
+    )
+
+
+def _outcome(cell: Cell, expected: str, last: Attempt | None) -> tuple[Status, str, ScenarioResult | None]:
+    """Return the status of a repeat by its last attempt, the reason, and the result of the cell's scenario."""
+    if last is None:
+        return Status.NOT_RUN, "the time was used up before", None
+    result = next((result for result in last.scenario_results if result.scenario == cell.scenario), None)
+    # A finding stands, whatever happened to the run afterwards.
+    if result is None or (last.failure is not None and result.verdict != ANOMALY):
+        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure), result
+    status, why = Status.AS_EXPECTED, result.reason
+    if result.verdict == UNKNOWN:
+        status = Status.UNKNOWN
+    elif result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
+        status = Status.FIXED if expected == ANOMALY else Status.REGRESSED
+    elif expected == ANOMALY and cell.scenario != SOAK and result.anomalies != (cell.anomaly,):
+        status, why = Status.OTHER_NAME, f"{', '.join(result.anomalies)}: {why}"
+    return status, why, result
 
 
 class Grid(NamedTuple):
@@ -54,12 +159,12 @@ def cell_text(result: CellResult) -> str:
 
 def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> dict[str, Any]:
     """Return the content of ``summary.json``: the plan's details, counts by status, and every cell's `CellResult`."""
-    counted = Counter(result.status for result in results)
+    counted = Counter(sorted((result.status for result in results), key=URGENCY.index))
     return {
         **plan.details,
         "exit_code": exit_code(results, strays),
         "cells_as_expected": counted[Status.AS_EXPECTED],
-        "statuses": {str(status): counted[status] for status in Status if counted[status]},
+        "statuses": {str(status): count for status, count in counted.items()},
         "flaky": sum(bool(result.flaky) for result in results),
         "strays": list(strays),
         "cells": [{**asdict(result), "cell": result.cell._asdict()} for result in results],
@@ -73,7 +178,6 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
         autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all texts)
     )  # fmt: skip
     templates.filters |= {"escaped": _escaped, "code": _code}
-    order = list(Status)
     others = [result for result in results if result.status is not Status.AS_EXPECTED]
     return templates.get_template("summary.md.j2").render(
         details=plan.details,
@@ -82,7 +186,7 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
         cell_text=cell_text,
         as_expected=len(results) - len(others),
         cells=len(results),
-        others=sorted(others, key=lambda result: order.index(result.status)),
+        others=sorted(others, key=lambda result: URGENCY.index(result.status)),
         flaky=[result for result in results if result.flaky],
         strays=strays,
     )

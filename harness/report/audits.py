@@ -108,14 +108,14 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
         who = f"{brokers_text([broker])} is wrong"
     else:
         who = "on every replica" if is_decided else "cannot tell which replica is wrong"
-    rows = _distinct("Impact now", [finding.impact for finding in findings if finding.impact])
-    rows += _distinct("Consequence", [finding.consequence for finding in findings if finding.consequence])
-    rows += _distinct("Cause", [finding.cause for finding in findings if finding.cause])
-    rows += _distinct("Consumers", [f.record.consumers for f in findings if f.record and f.record.consumers])
+    rows = _distinct("Impact now", [finding.impact for finding in findings])
+    rows += _distinct("Consequence", [finding.consequence for finding in findings])
+    rows += _distinct("Cause", [finding.cause for finding in findings])
+    rows += _distinct("Consumers", [finding.record and finding.record.consumers for finding in findings])
     rows += _distinct("Meaning", [finding.means or headline(finding) for finding in findings])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)
     if findings[0].anomaly == HANGING_TRANSACTION:
-        rows += _distinct("First", [finding.do for finding in findings if finding.do])
+        rows += _distinct("First", [finding.do for finding in findings])
         # All of them, as the first ones set variables.
         rows += _distinct("Next", [command for finding in findings for command in finding.commands or ()], LINES + 2)
     elif not is_decided:
@@ -134,9 +134,9 @@ def _undecided(scenarios: Iterable[ScenarioVerdict]) -> Iterable[Paragraph]:
         yield Paragraph(UNKNOWN, f"{cause}: {names}", _distinct("Why", [scenario.reason for scenario in undecided]))
 
 
-def _distinct(title: str, sentences: Sequence[str], most: int = LINES) -> Rows:
+def _distinct(title: str, sentences: Iterable[str | None], most: int = LINES) -> Rows:
     """Return different sentences below each other, and how many more there are."""
-    distinct = list(dict.fromkeys(sentences))
+    distinct = list(dict.fromkeys(filter(None, sentences)))
     shown = [*distinct[:most], *([f"and {len(distinct) - most:,} more"] if len(distinct) > most else [])]
     return [("" if number else title, sentence) for number, sentence in enumerate(shown)]
 

@@ -15,8 +15,8 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from harness.errors import UsageError
 from harness.escape import visible
 from harness.report.page import DRAWING_ERRORS, policy
-from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of, read_contents
-from harness.report.stored import running_runs
+from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of
+from harness.report.stored import read_contents, running_runs
 
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})

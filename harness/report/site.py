@@ -5,15 +5,13 @@ Its script only filters and sorts tables that are complete without it.
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-
-from markdown_it import MarkdownIt
-from markupsafe import Markup
 
 from harness.errors import UsageError
 from harness.escape import visible
@@ -26,17 +24,7 @@ from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline, with_states
 from harness.report.soak_pages import round_page, soak_page
-from harness.report.stored import (
-    Night,
-    RunningRun,
-    StoredAudit,
-    StoredRun,
-    StoredSoak,
-    stored_audits,
-    stored_nights,
-    stored_runs,
-    stored_soaks,
-)
+from harness.report.stored import Contents, RunningRun, StoredRun, read_contents
 from harness.run_folder.store import AUDITS, VERDICT
 from harness.schedules.catalog import all_scenarios
 from harness.schedules.scenario import Kind
@@ -48,26 +36,10 @@ INDEX: Final = "index.html"
 FOLDERS: Final = ("runs", "anomalies", "analyses", "differences", "nights", "soaks", AUDITS)
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
-_MARKDOWN: Final = MarkdownIt("js-default")
 ROW_IN, EXTRA_IN = 0.35, 0.9
 TREND_MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
 """Form and colour; the form alone distinguishes them, too."""
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in all_scenarios()))
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The stored results of a folder, runs oldest first. ``left_out``: omitted folders and pages, with the reason.
-
-    ``analyses``: titles and markup by name.
-    """
-
-    runs: Sequence[StoredRun]
-    nights: Sequence[Night]
-    soaks: Sequence[StoredSoak]
-    audits: Sequence[StoredAudit]
-    analyses: Mapping[str, tuple[str, Markup]]
-    left_out: Sequence[str]
 
 
 def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Contents:
@@ -104,14 +76,6 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Con
     return complete
 
 
-def read_contents(results: Path) -> Contents:
-    """Read everything that a site shows."""
-    (runs, damaged_runs), (nights, damaged_nights) = stored_runs(results), stored_nights(results)
-    (soaks, damaged_soaks), (audits, damaged_audits) = stored_soaks(results), stored_audits(results)
-    left_out = [*damaged_runs, *damaged_nights, *damaged_soaks, *damaged_audits]
-    return Contents(runs, nights, soaks, audits, _read_analyses(results), left_out)
-
-
 def problem_of(address: str, error: Exception) -> str:
     """Return why a page could not be drawn, for the index."""
     name = address.partition("/")[2].removesuffix(".html")
@@ -123,7 +87,10 @@ def evidence_pages(contents: Contents) -> Pages:
 
     A stored ``report.html`` is not used: a folder from elsewhere may have a script in it.
     """
-    pages: Pages = {f"runs/{run.name}.html": partial(_run_page, run) for run in contents.runs}
+    pages: Pages = {
+        f"runs/{run.name}.html": partial(page, run.folder, run.manifest, run.verdict, site=_up(f"runs/{run.name}"))
+        for run in contents.runs
+    }
     for soak in contents.soaks:
         for name in soak.with_evidence:
             pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)
@@ -167,10 +134,6 @@ def index_page(
     )
 
 
-def _run_page(run: StoredRun) -> str:
-    return page(run.folder, run.manifest, run.verdict, site=_up(f"runs/{run.name}"))
-
-
 def _difference_page(before: StoredRun, after: StoredRun, drawn: Collection[str]) -> str:
     up, compared = _up(f"differences/{after.name}"), difference(before, after)
     return render("difference.html", compared=compared, before=before, after=after, drawn=drawn, up=up)
@@ -183,19 +146,6 @@ def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
 
 def _up(address: str) -> str:
     return "../" * address.count("/")
-
-
-def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
-    """Return the written analyses next to the runs (``<date>-<words>.md``) as titles and markup, newest first.
-
-    HTML in them is shown as text.
-    """
-    analyses = {}
-    for path in sorted(results.glob("[0-9]*.md"), reverse=True):
-        text = visible(path.read_text().expandtabs(), line_break="\n")
-        title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
-        analyses[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
-    return analyses
 
 
 def _make_room(out: Path) -> None:
@@ -229,17 +179,16 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, 
 def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
     """Return the best illustration of an anomaly: the newest run that had the anomaly, on one topic."""
     for run in reversed(runs):
-        for finding in run.verdict.findings:
-            if finding.anomaly == anomaly and not finding.candidates:
-                try:
-                    story = read_story(run.folder)
-                    tables = side_by_side(run.folder, run.manifest, run.verdict.findings, story)
-                except DRAWING_ERRORS:
-                    break
-                table = next(table for table in tables if table.place == finding.place)
+        findings = run.verdict.findings
+        finding = next((each for each in findings if each.anomaly == anomaly and not each.candidates), None)
+        if finding is not None:
+            with suppress(*DRAWING_ERRORS):
+                story = read_story(run.folder)
+                tables = {table.place: table for table in side_by_side(run.folder, run.manifest, findings, story)}
                 states = states_of([finding], run.manifest["absent_brokers"])
                 drawn = with_states(timeline(story, *finding.place), states)
-                return {"run": run, "table": table, "timeline": drawn, "finding": finding, "states": states}
+                shown = {"run": run, "timeline": drawn, "finding": finding, "states": states}
+                return {**shown, "table": tables[finding.place]}
     return None
 
 
@@ -256,10 +205,9 @@ def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
     with picture(EXTRA_IN + ROW_IN * len(columns)) as drawing:
         axes = drawing.figure.subplots()
         for verdict, (mark, colour) in TREND_MARKS.items():
-            points = [(at, columns.index(column)) for at, column, verdict_of_run in marks if verdict_of_run == verdict]
-            if points:
-                times, rows = zip(*points, strict=True)
-                axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)
+            if points := [(at, columns.index(column)) for at, column, each in marks if each == verdict]:
+                style = {"color": colour, "label": verdict, "markersize": 5, "alpha": 0.7}
+                axes.plot(*zip(*points, strict=True), mark, **style)
         axes.set_yticks(range(len(columns)), map(visible, columns), parse_math=False)
         axes.set_ylim(len(columns) - 0.5, -0.5)
         axes.tick_params(axis="x", labelrotation=20)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from harness.escape import visible
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import DRAWING_ERRORS, render
-from harness.report.pictures.picture import LABEL_IN, draw_steps, rows_over_time, shade
+from harness.report.pictures.picture import LABEL_IN, annotate, draw_steps, rows_over_time, shade
 from harness.report.stored import ClientOperation, StoredRound, StoredSoak, read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 
@@ -124,9 +123,8 @@ def lags(stored: StoredRound, broker: int) -> list[Points]:
     for place, replica in stored.replicas[broker].items():
         replicas = [places[place] for places in stored.replicas.values() if place in places]
         times = sorted({at_s for each in replicas for at_s in each.at_s})
-        longest = [max(each.log_end_at(at_s) for each in replicas) for at_s in times]
-        lag = [float(end - replica.log_end_at(at_s)) for end, at_s in zip(longest, times, strict=True)]
-        lags_of_replicas.append((times, lag))
+        longest = (max(each.log_end_at(at_s) for each in replicas) - replica.log_end_at(at_s) for at_s in times)
+        lags_of_replicas.append((times, list(map(float, longest))))
     return lags_of_replicas
 
 
@@ -141,12 +139,8 @@ def unstable(stored: StoredRound, broker: int) -> list[Points]:
 def _rates(operations: Sequence[ClientOperation], ends_s: float) -> list[Curve]:
     seconds = range(math.floor(ends_s) + 2)
     counts = Counter((operation.kind, int(operation.ended_s)) for operation in operations)
-    kinds = {operation.kind for operation in operations}
-    return [
-        ((seconds, [counts[kind, second] for second in seconds]), kind, colour, style)
-        for kind, colour, style in KINDS
-        if kind in kinds
-    ]
+    kinds = [row for row in KINDS if any(operation.kind == row[0] for operation in operations)]
+    return [((seconds, [counts[kind, at] for at in seconds]), kind, colour, style) for kind, colour, style in kinds]
 
 
 def _latencies(operations: Sequence[ClientOperation]) -> list[Curve]:
@@ -184,13 +178,9 @@ def _draw_faults(row: Axes, stored: StoredRound, colours: Mapping[str, str]) -> 
     row.set_ylim(len(brokers) - 0.5, -0.5)
     for span in stored.faults:
         ends_s, at = stored.ends_s if span.to_s is None else span.to_s, brokers.index(span.broker)
-        row.broken_barh(
-            [(span.from_s, ends_s - span.from_s)], (at - BAR / 2, BAR), color=colours[span.fault], alpha=0.5
-        )
-        row.annotate(
-            visible(span.fault), (span.from_s, at), xytext=(2, 0), textcoords="offset points", fontsize=7,
-            verticalalignment="center", parse_math=False,
-        )  # fmt: skip
+        bar = [(span.from_s, ends_s - span.from_s)]
+        row.broken_barh(bar, (at - BAR / 2, BAR), color=colours[span.fault], alpha=0.5)
+        annotate(row, span.fault, (span.from_s, at), (2, 0), fontsize=7)
 
 
 def _draw_curves(row: Axes, curves: Sequence[Curve], ends_s: float) -> None:

@@ -10,6 +10,10 @@ from glob import iglob
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from harness.escape import visible
 from harness.host import leftovers
 from harness.json_codec import from_json
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
@@ -18,8 +22,7 @@ from harness.report.headlines import headline
 from harness.report.page import begin_text
 from harness.report.pictures.story import ReplicaTimeline
 from harness.run_folder import store
-from harness.run_folder.fault_times import fault_times
-from harness.run_folder.history import read_lines
+from harness.run_folder.history import fault_times, read_lines
 from harness.schedules.operations import ADMIN, NEMESIS
 from harness.targets import title_of
 
@@ -35,46 +38,34 @@ _AUDITS: Final = (f"{store.AUDITS}/*/{store.VERDICT}",)
 _NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
+_MARKDOWN: Final = MarkdownIt("js-default")
 DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
 """Errors of reading a folder that is damaged or of another release."""
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run that has a verdict. ``name``: its folder, relative to the results."""
+    """A run that has a verdict. ``name``: its folder, relative to the results. ``column``: the version, as a title.
+
+    ``began_at``: the time in its id, if any.
+    """
 
     folder: store.RunFolder
     name: str
     manifest: dict[str, Any]
     verdict: Verdict
-
-    @property
-    def began_at(self) -> datetime | None:
-        """The time in the run's id."""
-        return store.begin_of(self.folder.run_id)
-
-    @property
-    def column(self) -> str:
-        """The tested version, as a column's title."""
-        return title_of(self.manifest["target"]["name"], self.manifest["target"]["version"])
+    column: str
+    began_at: datetime | None
 
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """An audit. ``name``: its run id."""
+    """An audit. ``name``: its run id. ``began_at``, ``summary``: its time, and its counts of partitions, for people."""
 
     name: str
     verdict: Verdict
-
-    @property
-    def began_at(self) -> str:
-        """When it began, for people."""
-        return begin_text(self.name)
-
-    @property
-    def summary(self) -> str:
-        """How many partitions diverged, are undecided and agree."""
-        return summary_line(self.verdict)
+    began_at: str
+    summary: str
 
 
 @dataclass(frozen=True)
@@ -98,17 +89,31 @@ class Night:
 
 @dataclass(frozen=True)
 class StoredSoak:
-    """A soak. ``name``: its folder, relative to the results. ``with_evidence``: the rounds whose evidence is stored."""
+    """A soak. ``name``: its folder, relative to the results. ``with_evidence``: the rounds whose evidence is stored.
+
+    ``column``: the tested version, as a column's title.
+    """
 
     path: Path
     name: str
     content: SoakVerdict
     with_evidence: tuple[str, ...]
+    column: str
 
-    @property
-    def column(self) -> str:
-        """The tested version, as a column's title."""
-        return title_of(self.content.target, self.content.target.partition("-")[2])
+
+@dataclass(frozen=True)
+class Contents:
+    """The stored results of a folder: runs oldest first, all else newest first.
+
+    ``analyses``: titles and markup by name. ``left_out``: omitted folders and pages, with the reason.
+    """
+
+    runs: Sequence[StoredRun]
+    nights: Sequence[Night]
+    soaks: Sequence[StoredSoak]
+    audits: Sequence[StoredAudit]
+    analyses: Mapping[str, tuple[str, Markup]]
+    left_out: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,25 @@ class StoredRound:
     ends_s: float
 
 
-def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
-    """Return all runs of a results folder, oldest first, and the folders that are left out, with the reason."""
-    runs, left_out = _read_each(results, _RUNS, _run)
-    return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
+def read_contents(results: Path) -> Contents:
+    """Read every stored result that a site shows."""
+    left_out: list[str] = []
+
+    def read_each(patterns: Sequence[str], read: Callable[[Path, str], Stored]) -> Iterator[Stored]:
+        for path in _folders(results, patterns):
+            try:
+                yield _read(read, path, str(path.relative_to(results)))
+            except ValueError as error:
+                left_out.append(str(error))
+
+    return Contents(
+        runs=sorted(read_each(_RUNS, _run), key=lambda run: (run.folder.run_id, run.name)),
+        nights=sorted(read_each(_NIGHTS, _night), key=lambda night: str(night.summary["began_at"]), reverse=True),
+        soaks=sorted(read_each(_SOAKS, read_soak), key=lambda soak: soak.path.name, reverse=True),
+        audits=sorted(read_each(_AUDITS, _audit), key=lambda audit: audit.name, reverse=True),
+        analyses=_read_analyses(results),
+        left_out=left_out,
+    )
 
 
 def stored_run(path: Path) -> StoredRun:
@@ -169,29 +189,12 @@ def running_runs(results: Path) -> list[RunningRun]:
     return sorted(running, key=lambda run: run.name.rpartition("/")[2])
 
 
-def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
-    """Return all nights with a summary, newest first, and the unreadable summaries, with the reason."""
-    nights, left_out = _read_each(results, _NIGHTS, _night)
-    return sorted(nights, key=lambda night: str(night.summary["began_at"]), reverse=True), left_out
-
-
-def stored_audits(results: Path) -> tuple[list[StoredAudit], list[str]]:
-    """Return all audits, newest first, and the unreadable verdicts, with the reason."""
-    audits, left_out = _read_each(results, _AUDITS, _audit)
-    return sorted(audits, key=lambda audit: audit.name, reverse=True), left_out
-
-
-def stored_soaks(results: Path) -> tuple[list[StoredSoak], list[str]]:
-    """Return all soaks, newest first, and the unreadable soaks, with the reason."""
-    soaks, left_out = _read_each(results, _SOAKS, read_soak)
-    return sorted(soaks, key=lambda soak: soak.path.name, reverse=True), left_out
-
-
 def read_soak(path: Path, name: str) -> StoredSoak:
     """Return the soak of a folder. Raises an error of `DAMAGED`."""
     content = from_json(SoakVerdict, json.loads((path / store.SOAK_STATE).read_text()))
     rounds = (line.name for line in content.rounds if (path / line.name / store.BROKERS).is_dir())
-    return StoredSoak(path, name, content, tuple(rounds))
+    column = title_of(content.target, content.target.partition("-")[2])
+    return StoredSoak(path, name, content, tuple(rounds), column)
 
 
 def read_round(path: Path) -> StoredRound:
@@ -224,19 +227,6 @@ def read_round(path: Path) -> StoredRound:
     )
 
 
-def _read_each(
-    results: Path, patterns: Sequence[str], read: Callable[[Path, str], Stored]
-) -> tuple[list[Stored], list[str]]:
-    """Read the folders whose files match; return the unreadable ones as well, with the reason."""
-    stored, left_out = [], []
-    for path in _folders(results, patterns):
-        try:
-            stored.append(_read(read, path, str(path.relative_to(results))))
-        except ValueError as error:
-            left_out.append(str(error))
-    return stored, left_out
-
-
 def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
     """Read a folder. Raises ValueError with the folder's name and the reason."""
     try:
@@ -262,9 +252,10 @@ def _folders(results: Path, patterns: Sequence[str]) -> Iterator[Path]:
 
 def _run(path: Path, name: str) -> StoredRun:
     manifest, verdict = (json.loads((path / file).read_text()) for file in (store.MANIFEST, store.VERDICT))
-    run = StoredRun(store.RunFolder(path), name, manifest, from_json(Verdict, verdict))
+    column, began_at = title_of(manifest["target"]["name"], manifest["target"]["version"]), store.begin_of(path.name)
+    run = StoredRun(store.RunFolder(path), name, manifest, from_json(Verdict, verdict), column, began_at)
     # A missing field that a site shows raises here.
-    _ = run.column, [manifest[field] for field in ("anomaly", "nemesis", "client")]
+    _ = [manifest[field] for field in ("anomaly", "nemesis", "client")]
     _ = [headline(finding) for finding in run.verdict.findings]
     _ = [scenario["summary"] for scenario in manifest.get("scenarios", ())]
     return run
@@ -275,7 +266,7 @@ def _audit(path: Path, _name: str) -> StoredAudit:
     # A missing field that a page shows raises here.
     _ = verdict.target["name"], [scenario.exposure["replicas"] for scenario in verdict.scenarios]
     _ = [headline(finding) for finding in verdict.findings]
-    return StoredAudit(path.name, verdict)
+    return StoredAudit(path.name, verdict, begin_text(path.name), summary_line(verdict))
 
 
 def _stages(log: Path) -> tuple[tuple[str, str], ...]:
@@ -308,12 +299,24 @@ def _night(path: Path, _name: str) -> Night:
 def _operations(events: Sequence[Mapping[str, Any]], since_s: Callable[[int], float]) -> list[ClientOperation]:
     invoked: dict[int, int] = {}
     ended = []
-    for event in events:
-        if event["process"] in {ADMIN, NEMESIS}:
-            continue
+    for event in (event for event in events if event["process"] not in {ADMIN, NEMESIS}):
+        op, time_ms = event["op"], event["time_ms"]
         if event["type"] == "invoke":
-            invoked[event["op"]] = event["time_ms"]
-        elif event["op"] in invoked:
-            took_s = (event["time_ms"] - invoked.pop(event["op"])) / 1000
-            ended.append(ClientOperation(event["f"], event["type"], since_s(event["time_ms"]), took_s))
+            invoked[op] = time_ms
+        elif op in invoked:
+            took_s = (time_ms - invoked.pop(op)) / 1000
+            ended.append(ClientOperation(event["f"], event["type"], since_s(time_ms), took_s))
     return ended
+
+
+def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
+    """Return the written analyses next to the runs (``<date>-<words>.md``) as titles and markup, newest first.
+
+    HTML in them is shown as text.
+    """
+    analyses = {}
+    for path in sorted(results.glob("[0-9]*.md"), reverse=True):
+        text = visible(path.read_text().expandtabs(), line_break="\n")
+        title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
+        analyses[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
+    return analyses

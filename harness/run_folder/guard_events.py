@@ -1,11 +1,7 @@
 """Events of a guard, in ``guard.jsonl`` of a run folder and in files of ``harness guard --events``.
 
-Each line is an event, written immediately:
-
-    time_ms    int    milliseconds since the epoch, by the guard's clock
-    event      str    a `GuardEventKind`
-    topic      str    "" for an event without a topic
-    what       str    a sentence, or the changed settings
+A line has ``time_ms`` since the epoch by the guard's clock, ``event``, a `GuardEventKind`, ``topic`` ("" for an event
+without a topic), and ``what``, a sentence or the changed settings. It is written immediately.
 """
 
 from enum import StrEnum

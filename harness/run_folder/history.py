@@ -2,37 +2,32 @@
 
 Fields of ``history.jsonl``, which may be absent:
 
-    index      int     order of the line
-    type       str     invoke | ok | fail | info (may or may not have happened)
-    f          str     produce | begin | commit | abort | init | poll | fetch offsets | consume; of the nemesis: leave |
-                       expose | come back | power failure | crash in cleaning
-    op         int     pairs an invocation with its completion
-    time_ms    int     wall clock, milliseconds since the epoch
-    process    str     a client, whose operations do not overlap, except produces
-    part       str     payload | filler | reader | nemesis
-    phase      str     before | outage | late | after
-    transactional_id   str
-    txn        int     the nth transaction of that transactional id, from 1
+    index, op      order of the line, and a number that pairs an invocation with its completion
+    type           invoke | ok | fail | info (may or may not have happened)
+    f              produce | begin | commit | abort | init | poll | fetch offsets | consume; of the nemesis: leave |
+                   expose | come back | power failure | crash in cleaning; of a soak's round also inject and heal
+    time_ms        wall clock, milliseconds since the epoch
+    process, part  a client, whose operations do not overlap, except produces; payload | filler | reader | nemesis
+    phase          before | outage | late | after
+    transactional_id, txn   txn: the nth transaction of that transactional id, from 1
     topic, partition, offset
-    key, value str     value absent and tombstone true for a delete
-    key_base64 str     instead of key, for a key that is not text (of a committed offset)
-    error      str     fail and info only
-    records    list    poll only: [{offset, key, value or null}, ...] as delivered
-    position   int     poll only: the reader's position at the end
-    broker     int     poll: the leader that served it; power failure, crash in cleaning: the broker
-    brokers    list    nemesis only: the affected brokers
-    cut        list    power failure only: unsynced data of the broker: [{file, from_bytes, to_bytes}, ...]; of a
-                       segment with topic, partition, first_offset, last_offset, records, next_segment (if one
-                       follows), and the previous isr
-    files      list    crash in cleaning only: [{file, bytes}, ...] that existed at the kill
+    key, value     value absent and tombstone true for a delete; key_base64 instead of a key that is not text
+    error          fail and info only
+    records        poll only: [{offset, key, value or null}, ...] as delivered; position: the reader's at the end
+    broker, brokers         the leader that served a poll, or the affected broker; nemesis only: the affected brokers
+    cut            power failure only: unsynced data of the broker: [{file, from_bytes, to_bytes}, ...]; of a segment
+                   with topic, partition, first_offset, last_offset, records, next_segment (if one follows), and the
+                   previous isr
+    files          crash in cleaning only: [{file, bytes}, ...] that existed at the kill
 """
 
 import base64
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from harness.errors import UsageError
 from harness.host.clock import Clock
@@ -43,6 +38,8 @@ HEADER_TXN = "txn"
 """Record header: ``<transactional id>/<txn>``."""
 HEADER_OP = "op"
 """Record header: the producing operation's number."""
+INJECT, HEAL = "inject", "heal"
+"""Verbs of the events of a soak's faults (`event_name`)."""
 
 
 def key_fields(key: str | bytes) -> dict[str, str]:
@@ -123,3 +120,49 @@ class History:
         line = {"index": self._index, "type": kind, "time_ms": self._clock.time_ms(), **event}
         self._index += 1
         self._file.write(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n")
+
+
+@dataclass(frozen=True)
+class FaultTimes:
+    """A fault on a broker in a soak's round; times in milliseconds since the epoch, None if the history has none.
+
+    ``inject_ms``, ``heal_ms``: the invocations. ``active_ms``, ``healed_ms``: their completions.
+    """
+
+    fault: str
+    broker: int
+    inject_ms: int
+    active_ms: int | None = None
+    heal_ms: int | None = None
+    healed_ms: int | None = None
+
+
+_TIMES: Final = {
+    (INJECT, "invoke"): "inject_ms",
+    (INJECT, "ok"): "active_ms",
+    (HEAL, "invoke"): "heal_ms",
+    (HEAL, "ok"): "healed_ms",
+}
+
+
+def event_name(verb: str, fault: str) -> str:
+    """Return the name (``f``) of a history event that begins or ends a fault."""
+    return f"{verb} {fault}"
+
+
+def fault_times(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
+    """Return the faults in the order of their invocations, without ends of faults that never began."""
+    faults: list[tuple[str, int, dict[str, int]]] = []
+    active: dict[tuple[str, int], dict[str, int]] = {}
+    for event in events:
+        verb, _, fault = event["f"].partition(" ")
+        name = _TIMES.get((verb, event["type"]))
+        for broker in event["brokers"] if name else ():
+            if name == "inject_ms" and (fault, broker) not in active:
+                active[fault, broker] = {}
+                faults.append((fault, broker, active[fault, broker]))
+            if name and (times := active.get((fault, broker))) is not None:
+                times.setdefault(name, event["time_ms"])
+                if name == "healed_ms":
+                    del active[fault, broker]
+    return [FaultTimes(fault, broker, **times) for fault, broker, times in faults]

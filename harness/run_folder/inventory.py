@@ -1,8 +1,7 @@
 """Compare the evidence files of a run with the sizes and digests in its manifest.
 
 Evidence is everything that checkers read: the clients' history, the observations, each broker's files and Fetch
-answers, events of gates and applications. Derived files (``verdict.json``, ``outcomes.jsonl``,
-``report.html``, ``topology.svg``) and logs (``harness.log``, ``logs/``, …) are not listed.
+answers, events of gates and applications. Derived files and logs are not listed.
 """
 
 import hashlib
@@ -16,18 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from harness.errors import UsageError
-from harness.run_folder.store import (
-    AFTER_REJOIN,
-    APPLICATION_HISTORY,
-    APPLICATIONS,
-    BROKERS,
-    COMPLETE,
-    FETCHED,
-    GATE,
-    HISTORY,
-    OBSERVATIONS,
-    RunFolder,
-)
+from harness.run_folder import store
+from harness.run_folder.store import HISTORY, RunFolder
 
 FIELD: Final = "evidence"
 """The manifest's field with ``{path: {"size_bytes": …, "blake2b": …}}``; paths are relative to the run folder."""
@@ -36,10 +25,10 @@ DIGEST_THREADS: Final = 2
 HEAD_START_S: Final = 1.0
 """The time that a check waits for digests before it starts Spark; larger runs are compared during the start."""
 
-_AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY)
+_AFTERWARDS = (store.APPLICATIONS, store.APPLICATION_HISTORY)
 """Files that are written when the evidence of the verdict is complete."""
-_FILES = (HISTORY, OBSERVATIONS, GATE, *_AFTERWARDS)
-_FOLDERS = (f"{BROKERS}/", f"{FETCHED}/")
+_FILES = (HISTORY, store.OBSERVATIONS, store.GATE, *_AFTERWARDS)
+_FOLDERS = (f"{store.BROKERS}/", f"{store.FETCHED}/")
 _UNIT_PARTS = 4
 """``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a missing file is left out completely."""
 _SHOWN = 5
@@ -74,11 +63,10 @@ def take_inventory(folder: RunFolder) -> dict[str, dict[str, Any]]:
     """Return the manifest's list of evidence. Raises OSError for a file that cannot be read."""
     names = sorted(_present(folder))
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
-        digests = list(pool.map(_digest, (folder.path / name for name in names)))
-    return {
-        name: {"size_bytes": (folder.path / name).stat().st_size, "blake2b": digest}
-        for name, digest in zip(names, digests, strict=True)
-    }
+        digests = zip(names, pool.map(_digest, (folder.path / name for name in names)), strict=True)
+        return {
+            name: {"size_bytes": (folder.path / name).stat().st_size, "blake2b": digest} for name, digest in digests
+        }
 
 
 def without(folder: RunFolder, differences: Iterable[EvidenceDifference]) -> RunFolder:
@@ -98,7 +86,7 @@ def comparing(
     Raises `UsageError` for differences as soon as they are detected, unless ``partial``; always for a missing history
     and for a list that cannot be read.
     """
-    if manifest["status"] != COMPLETE and manifest.get(FIELD) is None:
+    if manifest["status"] != store.COMPLETE and manifest.get(FIELD) is None:
         listed, size_differences = {}, _missing(folder, [] if folder.history_path.exists() else [HISTORY])
     else:
         listed = _listed(folder, manifest)
@@ -125,23 +113,20 @@ def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[i
     try:
         return {name: (int(entry["size_bytes"]), str(entry["blake2b"])) for name, entry in manifest[FIELD].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"the run folder is damaged: {folder.manifest_path} has no list of files as {FIELD}"
-        ) from error
+        damaged = f"the run folder is damaged: {folder.manifest_path}"
+        raise UsageError(f"{damaged} has no list of files as {FIELD}") from error
 
 
 def _other_sizes(folder: RunFolder, listed: Mapping[str, tuple[int, str]]) -> list[EvidenceDifference]:
     sizes = {name: _size(folder.path / name) for name in listed}
     extra = [name for name in sorted(_present(folder)) if name not in listed and name.startswith(_FOLDERS)]
-    return [
-        *_missing(folder, [name for name, size in sizes.items() if size is None]),
-        *(
-            EvidenceDifference(name, f"has {sizes[name]} bytes, not the {size} that the run wrote")
-            for name, (size, _) in listed.items()
-            if sizes[name] not in {None, size}
-        ),
-        *(EvidenceDifference(name, "was not written by the run", is_extra=True) for name in extra),
+    others = [
+        EvidenceDifference(name, f"has {sizes[name]} bytes, not the {size} that the run wrote")
+        for name, (size, _) in listed.items()
+        if sizes[name] not in {None, size}
     ]
+    others += [EvidenceDifference(name, "was not written by the run", is_extra=True) for name in extra]
+    return _missing(folder, [name for name, size in sizes.items() if size is None]) + others
 
 
 def _missing(folder: RunFolder, names: Iterable[str]) -> list[EvidenceDifference]:
@@ -149,14 +134,10 @@ def _missing(folder: RunFolder, names: Iterable[str]) -> list[EvidenceDifference
     gone: Counter[str] = Counter()
     for name in names:
         path = PurePosixPath(name)
-        outermost = (
-            candidate for candidate in (*reversed(path.parents), path) if not (folder.path / candidate).exists()
-        )
-        gone[str(next(outermost, path))] += 1
-    return [
-        EvidenceDifference(name, "is missing" + (f" ({count} files)" if count > 1 else ""))
-        for name, count in gone.items()
-    ]
+        missing = (each for each in (*reversed(path.parents), path) if not (folder.path / each).exists())
+        gone[str(next(missing, path))] += 1
+    counts = {name: f" ({count} files)" if count > 1 else "" for name, count in gone.items()}
+    return [EvidenceDifference(name, f"is missing{count}") for name, count in counts.items()]
 
 
 def _present(folder: RunFolder) -> Iterator[str]:
@@ -179,36 +160,30 @@ def _digest(path: Path) -> str:
 
 def _differs(folder: RunFolder, name: str, digest: str) -> EvidenceDifference | None:
     try:
-        return (
-            None
-            if _digest(folder.path / name) == digest
-            else EvidenceDifference(name, "has other content than the run wrote")
-        )
+        is_same = _digest(folder.path / name) == digest
     except OSError as error:
         return EvidenceDifference(name, f"cannot be read: {error.strerror or error}")
+    return None if is_same else EvidenceDifference(name, "has other content than the run wrote")
 
 
 def _raise_if_different(
     folder: RunFolder, manifest: Mapping[str, Any], differences: Sequence[EvidenceDifference], *, partial: bool
 ) -> None:
-    if not differences:
-        return
-    if not partial:
+    damaged = f"the run folder is damaged: {folder.path}"
+    if differences and not partial:
         shown = "; ".join(map(str, differences[:_SHOWN]))
         more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
-        raise UsageError(
-            f"the run folder is damaged: {folder.path}: {shown}{more}; `harness check --partial` judges the rest"
-        )
+        raise UsageError(f"{damaged}: {shown}{more}; `harness check --partial` judges the rest")
     for difference in differences:
         if difference.path == HISTORY:
             raise UsageError(
-                f"the run folder is damaged: {folder.path}: {difference}: without the clients' history, no replica"
-                f" can be judged; compare the replicas with each other: {_audit(folder, manifest)}"
+                f"{damaged}: {difference}: without the clients' history, no replica can be judged; compare the replicas"
+                f" with each other: {_audit(folder, manifest)}"
             )
 
 
 def _audit(folder: RunFolder, manifest: Mapping[str, Any]) -> str:
     replicas = [replica for scenario in manifest["scenarios"] for replica in scenario["replicas"].values()]
     brokers = sorted({broker for replica in replicas for broker in replica})
-    folders = (f"--broker {broker}={folder.broker_snapshot(broker, AFTER_REJOIN)}" for broker in brokers)
+    folders = (f"--broker {broker}={folder.broker_snapshot(broker, store.AFTER_REJOIN)}" for broker in brokers)
     return f"harness audit disk --topic '*' {' '.join(folders)}"

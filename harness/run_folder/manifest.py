@@ -86,8 +86,7 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
     except (OSError, ValueError) as error:
         raise UsageError(f"{damaged}: {error}") from error
     required = (*needed, "status", "owner")
-    missing = [name for name in required if not isinstance(content, dict) or name not in content]
-    if missing:
+    if missing := [name for name in required if not isinstance(content, dict) or name not in content]:
         raise UsageError(f"{damaged} does not have {', '.join(missing)}")
     # Published manifests of older runs have none.
     if DIGEST in content and content[DIGEST] != _digest(content):
@@ -103,13 +102,9 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     folder, content, owner = open_run(path, FIELDS)
     if content["status"] == RUNNING:
         local_owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
-        why = (
-            f"its run is still in progress (process {owner.pid})"
-            if owner.lives()
-            else f"its run was interrupted; `harness run --resume {path}` continues it"
-            if local_owner is not None and local_owner.resumable
-            else "its run was interrupted"
-        )
+        why = f"its run is still in progress (process {owner.pid})" if owner.lives() else "its run was interrupted"
+        if not owner.lives() and local_owner is not None and local_owner.resumable:
+            why += f"; `harness run --resume {path}` continues it"
         raise UsageError(f"{path} is half-written: {why}")
     return folder, content
 

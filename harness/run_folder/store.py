@@ -1,16 +1,6 @@
 """The run folder: the one artifact of a run, complete enough for the same verdict a year later.
 
-results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdict
-  manifest.json  history.jsonl  observations.jsonl  harness.log
-  brokers/<id>/<snapshot>/<topic>-<partition>/*     next to them the checkpoints
-  fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-  gate.jsonl               events of each broker's gate, or of a build that includes its rules
-  guard.jsonl  guard.log   events of the guard of this run; only with --guard
-  logs/<id>/server.log     verdict.json     outcomes.jsonl
-  verdict-<time>.json      an earlier verdict that differs from a later one, by its time
-  schedule.json            the schedule of the run, or the replayed one
-  report.html              the report for users
-  topology.svg             the connections between brokers during the fault; only if links are the fault
+docs/reference/run-folder.md lists its files.
 """
 
 import json
@@ -36,7 +26,6 @@ RUNNING, COMPLETE = "running", "complete"
 LATEST = "latest"
 TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
 """The format of UTC times in names of files and folders."""
-_TIME_CHARACTERS: Final = 20
 AUDIT_RUN: Final = "audit-"
 """Run ids of audits begin with it."""
 LOGIN: Final = "--command-config"
@@ -71,10 +60,8 @@ VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"
 TOPOLOGY = "topology.svg"
 REPORT = "report.html"
-BROKERS = "brokers"
-"""Files from brokers' disks."""
-FETCHED = "fetched"
-"""Answers of brokers."""
+BROKERS, FETCHED = "brokers", "fetched"
+"""Files from brokers' disks, and answers of brokers."""
 BATCHES = "batches.bin"
 """The record batches that a broker served of a replica."""
 SCHEDULE = "schedule.json"
@@ -87,9 +74,18 @@ COORDINATOR = "coordinator.json"
 """The transactions that a broker coordinates; only in an audit."""
 BROKER_UUID = "broker-uuid"
 """The identity of a data directory; next to the checkpoints, for a broker whose files do not contain it."""
+BEFORE_RETURN, AFTER_REJOIN = "before-return", "after-rejoin"
+"""Snapshots."""
 
-BEFORE_RETURN = "before-return"
-AFTER_REJOIN = "after-rejoin"
+
+@dataclass(frozen=True)
+class _File:
+    """The path of a file in a run folder."""
+
+    name: str
+
+    def __get__(self, folder: "RunFolder", _: type["RunFolder"]) -> Path:
+        return folder.path / self.name
 
 
 @dataclass(frozen=True)
@@ -109,30 +105,10 @@ class RunFolder:
         """The folder's name."""
         return self.path.name
 
-    @property
-    def manifest_path(self) -> Path:
-        """``manifest.json``."""
-        return self.path / MANIFEST
-
-    @property
-    def history_path(self) -> Path:
-        """``history.jsonl``."""
-        return self.path / HISTORY
-
-    @property
-    def observations_path(self) -> Path:
-        """``observations.jsonl``."""
-        return self.path / OBSERVATIONS
-
-    @property
-    def verdict_path(self) -> Path:
-        """``verdict.json``."""
-        return self.path / VERDICT
-
-    @property
-    def outcomes_path(self) -> Path:
-        """``outcomes.jsonl``: the outcome of each transactional batch on each replica, by the last check."""
-        return self.path / OUTCOMES
+    manifest_path, history_path, observations_path = _File(MANIFEST), _File(HISTORY), _File(OBSERVATIONS)
+    verdict_path = _File(VERDICT)
+    outcomes_path = _File(OUTCOMES)
+    """The outcome of each transactional batch on each replica, by the last check."""
 
     def broker_snapshot(self, broker: int, snapshot: str) -> Path:
         """Return the folder of a broker's files at a snapshot."""
@@ -188,7 +164,7 @@ def new_run_id() -> str:
 def begin_of(run_id: str) -> datetime | None:
     """Return the time in the id of a run or an audit; None without one."""
     try:
-        text = run_id.removeprefix(AUDIT_RUN)[:_TIME_CHARACTERS]
+        text = run_id.removeprefix(AUDIT_RUN)[:20]
         return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.cli.main import cli
-from harness.cli.options.request import command_line
+from harness.cli.run import command_line
 from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.json_codec import from_json, to_json

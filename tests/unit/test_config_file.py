@@ -11,7 +11,7 @@ import pytest
 from documentation import ROOT
 
 from harness.cli.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
-from harness.cli.lists import VARIABLES
+from harness.cli.machine import VARIABLES
 from harness.cli.main import cli
 from harness.errors import UsageError
 

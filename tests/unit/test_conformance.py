@@ -15,7 +15,7 @@ from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record
-from harness.cli.conform import conform as command
+from harness.cli.develop import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
 from harness.kafka_api.client_requests import ProducerIdentity

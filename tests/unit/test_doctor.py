@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from documentation import ROOT
 
 from harness import doctor
-from harness.cli.doctor import doctor as command
+from harness.cli.machine import doctor as command
 from harness.doctor import Check, diagnose
 from harness.errors import UsageError
 from harness.host import engine

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from harness.cli.explore import explore as command
+from harness.cli.develop import explore as command
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, GATE, ISR_GATE, ClusterCase, cases

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from described import described
 from walks import PLENTY, by_state, lengths, ways
 
-from harness.cli.explore import explore as command
+from harness.cli.develop import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.model_checking.explore import cases as cases_module
 from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, PROPOSALS, FaultCase, cases, fault_cases

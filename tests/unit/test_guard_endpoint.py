@@ -14,7 +14,7 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness.cli.guard import guard
+from harness.cli.protect import guard
 from harness.cli.watch import watch
 from harness.errors import UsageError
 from harness.protect.guard.journal import Pause, PausePhase, PauseState

@@ -31,8 +31,8 @@ from harness.audit.live import cluster as clusters
 from harness.audit.live import compare as live
 from harness.audit.live import exposure
 from harness.audit.live.prefilter import prefilter
-from harness.cli.conform import _show as show_conformance
-from harness.cli.explore import _show as show_walks
+from harness.cli.develop import _show_outcomes as show_conformance
+from harness.cli.develop import _show_walks as show_walks
 from harness.cli.main import cli as commands
 from harness.cli.nightly import _show as show_night
 from harness.console import JSON, TEXT, ConsoleProgress
@@ -43,11 +43,10 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, RunResult
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
-from harness.nightly.cells import results_of
 from harness.nightly.ledger import ScenarioResult
-from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.site import index_page, read_contents, write_site
-from harness.report.stored import RunningRun
+from harness.nightly.reports import markdown, results_of, summary, write_junit
+from harness.report.site import index_page, write_site
+from harness.report.stored import RunningRun, read_contents
 from harness.run_folder.store import RunFolder
 
 Capture = pytest.CaptureFixture[str]

@@ -23,8 +23,8 @@ import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first
 
 from harness.cli import main as cli
 from harness.cli.audit_key import parse_key
-from harness.cli.options.parameters import Count, FilePath, Number, Text
-from harness.cli.options.request import OPTIONS, command_line
+from harness.cli.options.parameters import FilePath, Number, Text
+from harness.cli.run import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
 from harness.play import run
@@ -156,7 +156,7 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
     """Return whether every command must reject the value for an option of the type."""
     if isinstance(type_, click.Choice):
         return value not in type_.choices
-    if isinstance(type_, (Count, Number)):
+    if isinstance(type_, Number):
         return not is_within(type_, value)
     if value in WHITE:
         return True
@@ -168,14 +168,12 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 
 
-def is_within(type_: Any, value: str) -> bool:
+def is_within(type_: Number, value: str) -> bool:
     try:
-        number = float(value) if isinstance(type_, Number) else int(value)
+        number = int(value) if type_.is_whole else float(value)
     except ValueError:
         return False
-    return type_.min <= number <= type_.max and not (
-        isinstance(type_, Number) and type_.min_open and number == type_.min
-    )
+    return type_.min <= number <= type_.max and not (type_.min_open and number == type_.min)
 
 
 @pytest.mark.parametrize(("path", "parameter"), PARAMETERS)
@@ -205,7 +203,7 @@ def test_every_number_has_bounds() -> None:
         for path, command in COMMANDS.items()
         for parameter in command.params
     }
-    assert sum(isinstance(one, (Count, Number)) for one in types.values()) > len(COMMANDS) / 2
+    assert sum(isinstance(one, Number) for one in types.values()) > len(COMMANDS) / 2
     of_click = (click.types.IntParamType, click.types.FloatParamType)
     assert {name: one for name, one in types.items() if isinstance(one, of_click)} == {}
 

@@ -17,7 +17,7 @@ import harness
 from harness.api import clusters, commands, pytest_plugin
 from harness.api.clusters import LocalCluster, absent
 from harness.cli.audit import disk, live
-from harness.cli.check import check
+from harness.cli.results import check
 from harness.cli.run import run
 from harness.errors import UsageError
 from harness.runtimes.base import ClusterSpec

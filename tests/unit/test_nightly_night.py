@@ -17,12 +17,22 @@ from findings import soak_json
 from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, SoakVerdict
-from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import read_matrix
 from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
-from harness.nightly.reports import cell_text, grid, markdown, summary, write_junit
+from harness.nightly.reports import (
+    CellResult,
+    Status,
+    cell_text,
+    exit_code,
+    grid,
+    markdown,
+    results_of,
+    strays_of,
+    summary,
+    write_junit,
+)
 
 STUCK = "stuck-lso"
 TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}

@@ -12,7 +12,7 @@ from described import described
 from fakes.progress import FakeProgress
 
 from harness.cli import main as cli
-from harness.cli.options.request import OPTIONS, command_line
+from harness.cli.run import OPTIONS, command_line
 from harness.cluster.boot import Equipment
 from harness.host import engine
 from harness.host.nodes import Access, Node

@@ -9,7 +9,7 @@ from fakes.progress import FakeProgress
 from simulated import Simulated, simulate
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
-from harness.cli.options.request import command_line
+from harness.cli.run import command_line
 from harness.errors import UsageError
 from harness.play.options import RunOptions
 from harness.play.run import run

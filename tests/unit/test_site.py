@@ -16,7 +16,7 @@ from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.site import write_site
-from harness.report.stored import stored_runs
+from harness.report.stored import read_contents
 
 ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
@@ -100,9 +100,9 @@ def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
     manifest = stored(results, 5, CLEAN) / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "scenarios": [{"topic": "t"}]}))
     (results / "kafka-4.4" / "stuck-lso" / "latest").symlink_to(ID.format(1))
-    runs, left_out = stored_runs(results)
-    assert [run.folder.run_id for run in runs] == [ID.format(1)]
-    assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in left_out) == [
+    contents = read_contents(results)
+    assert [run.folder.run_id for run in contents.runs] == [ID.format(1)]
+    assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in contents.left_out) == [
         ID.format(day) for day in (2, 3, 4, 5)
     ]
     assert "has no verdict.json: it is in progress, or was interrupted" in written(results, tmp_path / "site")
@@ -180,7 +180,7 @@ def test_a_finding_without_its_fields_leaves_its_run_out(tmp_path: Path) -> None
     result = verdict_json(ANOMALY)
     result["findings"][0]["witness"] = "text"
     (path / "verdict.json").write_text(json.dumps(result))
-    assert stored_runs(results)[1] == [
+    assert read_contents(results).left_out == [
         f"kafka-4.4/stuck-lso/{path.name} cannot be read: ValueError: Verdict.findings[0].witness is str"
     ]
 

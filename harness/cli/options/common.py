@@ -1,12 +1,14 @@
-"""Declaration of commands: examples, option groups, and the options that several commands have."""
+"""Declaration of commands: examples, tables of options, and the options that several commands have."""
 
+import copy
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import cloup
@@ -14,13 +16,11 @@ from click.core import ParameterSource
 
 from harness import DISTRIBUTION
 from harness.cli.config_file import use_cluster
-from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
+from harness.cli.options.parameters import DIRECTORY, FILE_TO_READ, TOPIC, Text
 from harness.console import JSON, QUIET, TEXT, VERBOSE
 from harness.errors import UsageError
-from harness.kafka_api.address import Address
+from harness.kafka_api.address import Address, parse_bootstrap
 from harness.spark.options import LOCAL, parse_spark, raise_if_secret
-
-Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
 ENVELOPE_SCHEMA: Final = 1
 """Version of the format that `envelope` returns."""
@@ -28,15 +28,15 @@ SPARK_PARAMETERS: Final = frozenset({"spark_master", "spark_conf"})
 
 
 class Group:
-    """A heading in the help of a command, with its options."""
+    """A heading in the help of a command, below which its methods declare options."""
 
     def __init__(self, title: str) -> None:
-        self.options = cloup.OptionGroup(title)
+        self.title = title
 
     def option(
         self, names: str, kind: click.ParamType[Any] | None, text: str, *, name: str = "", **settings: Any
-    ) -> Callable[[Callback], Callback]:
-        """Return a decorator that adds an option, whose help is ``text`` and the default value.
+    ) -> cloup.Option:
+        """Return an option, whose help is ``text`` and the default value.
 
         ``name``: the parameter of the command, if the option has another name.
         """
@@ -44,11 +44,11 @@ class Group:
         if isinstance(default, float) and default.is_integer():
             settings["default"] = int(default)  # the help shows it as it is here
         settings.setdefault("show_default", default is not None)
-        parameter = [name] if name else []
-        return cloup.option(*names.split(), *parameter, type=kind, help=text, group=self.options, **settings)
+        declared = [*names.split(), *([name] if name else [])]
+        return cloup.Option(declared, type=kind, help=text, group=cloup.OptionGroup(self.title), **settings)
 
-    def flag(self, names: str, text: str, **settings: Any) -> Callable[[Callback], Callback]:
-        """Return a decorator that adds an option without a value."""
+    def flag(self, names: str, text: str, **settings: Any) -> cloup.Option:
+        """Return an option without a value."""
         return self.option(names, None, text, is_flag=True, **settings)
 
 
@@ -65,8 +65,21 @@ def summary(text: str | None) -> str:
     return (text or "").partition("\n\n")[0].replace("\n    ", " ")
 
 
+def in_groups(parameters: Iterable[click.Parameter]) -> list[click.Parameter]:
+    """Return copies for one command: Cloup stores the options of a command in its groups, so each has its own."""
+    copies, groups = list(map(copy.copy, parameters)), dict[str, cloup.OptionGroup]()
+    for parameter in copies:
+        if (group := getattr(parameter, "group", None)) is not None:
+            parameter.group = groups.setdefault(group.title, cloup.OptionGroup(group.title))  # type: ignore[attr-defined]
+    return copies
+
+
 def command(
-    *lines: str, of: click.Group | None = None, formats: bool = True, spark: bool = False
+    *lines: str,
+    options: Sequence[click.Parameter] = (),
+    of: click.Group | None = None,
+    formats: bool = True,
+    spark: bool = False,
 ) -> Callable[[Callable[..., int]], cloup.Command]:
     """Return a decorator that makes a command, with these command lines as its examples; ``of``: its group.
 
@@ -84,25 +97,9 @@ def command(
                     raise_if_secret(parameters["spark"].conf)
             return callback(*arguments, **parameters)
 
-        # Click lists the last option first: the command's options come before the options that commands share.
-        declared = callback.__dict__.pop("__click_params__", [])
-        parameters = run.__dict__["__click_params__"] = []
-        shared = [
-            help_option,
-            quiet_option,
-            verbose_option,
-            *([FORMAT] if formats else []),
-            *(SPARK_OPTIONS if spark else []),
-        ]
-        for decorator in shared:
-            decorator(run)
-        parameters += declared
-        # Cloup stores the options of a command in its groups: each command needs separate groups.
-        groups: dict[str, cloup.OptionGroup] = {}
-        for parameter in parameters:
-            if (group := getattr(parameter, "group", None)) is not None:
-                parameter.group = groups.setdefault(group.title, cloup.OptionGroup(group.title))
-        made = cloup.command(epilog=examples(*lines), short_help=summary(callback.__doc__))(run)
+        shared = [*(SPARK_OPTIONS if spark else ()), *([FORMAT] if formats else ()), *VERBOSITY, HELP]
+        declared = in_groups([*options, *shared])
+        made = cloup.command(epilog=examples(*lines), short_help=summary(callback.__doc__), params=declared)(run)
         if of is not None:
             of.add_command(made)
         return made
@@ -123,28 +120,49 @@ def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) 
         context.meta[QUIET] = True
 
 
-help_option = click.help_option("-h", "--help", cls=cloup.Option, group=OUTPUT.options, help="Show this help.")
-quiet_option = OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet)
-verbose_option = OUTPUT.flag(
-    "-v --verbose", "Print all details, and log messages.", expose_value=False, callback=_be_loud
+def _show_help(context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
+    if is_on and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)  # noqa: TID251  (the help is our own)
+        context.exit()
+
+
+# fmt: off
+HELP: Final = OUTPUT.flag("-h --help", "Show this help.", expose_value=False, is_eager=True, callback=_show_help)
+VERBOSITY: Final = (
+    OUTPUT.flag("-v --verbose", "Print all details, and log messages.", expose_value=False, callback=_be_loud),
+    OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
 )
 FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
-    SPARK.option(
-        "--spark-conf",
-        Text(metavar="KEY=VALUE"),
-        "A Spark setting, such as spark.driver.memory=4g; repeatable.",
-        multiple=True,
-    ),
-    SPARK.option(
-        "--spark-master", Text(metavar="URL"), "spark://HOST:PORT, yarn, k8s://URL or local[N].", default=LOCAL
-    ),
+    SPARK.option("--spark-master", Text(metavar="URL"), "spark://HOST:PORT, yarn, k8s://URL or local[N].",
+                 default=LOCAL),
+    SPARK.option("--spark-conf", Text(metavar="KEY=VALUE"),
+                 "A Spark setting, such as spark.driver.memory=4g; repeatable.", multiple=True),
 )
-"""Options that `command` adds, the last option first."""
-results_option = OUTPUT.option("--results", DIRECTORY, "Folder of run folders.", default=Path("results"))
+RESULTS: Final = OUTPUT.option("--results", DIRECTORY, "Folder of run folders.", default=Path("results"))
+SERVERS: Final = Text(parse_bootstrap, metavar="HOST:PORT,…")
+BOOTSTRAP: Final = CLUSTER.option("--bootstrap-server", SERVERS, "Bootstrap brokers.", name="bootstrap", required=True)
+CONFIG: Final = CLUSTER.option("--command-config", FILE_TO_READ, "Properties file of a Java client, for SASL and TLS.",
+                               name="config")
+CLUSTER_NAME: Final = CLUSTER.option("--cluster", Text(metavar="NAME"),
+                                     "Brokers, login and topics from [clusters.NAME] of harness.toml.",
+                                     callback=use_cluster, expose_value=False, is_eager=True)
+"""For commands that only read a cluster."""
+CONTROLLERS: Final = (
+    CLUSTER.option("--controllers", SERVERS,
+                   "Also fetch the metadata log, which decides more findings. Needs ClusterAction."),
+    CLUSTER.option("--controllers-config", FILE_TO_READ,
+                   "Properties file for the controllers.  [default: --command-config]"),
+)
+# fmt: on
 
 
-def topic_option(group: Group) -> Callable[[Callback], Callback]:
+def optional_bootstrap(note: str) -> cloup.Option:
+    """Return ``--bootstrap-server`` for a command that checks it by itself, with a ``note`` in its help."""
+    return CLUSTER.option("--bootstrap-server", SERVERS, f"Bootstrap brokers.  [{note}]", name="bootstrap")
+
+
+def topic_option(group: Group) -> cloup.Option:
     """Return ``--topic``, which a command gets as ``topics``."""
     text = (
         "A topic or a pattern such as 'orders-*'; repeatable. Only patterns that begin with __ match internal topics."
@@ -153,47 +171,11 @@ def topic_option(group: Group) -> Callable[[Callback], Callback]:
     return group.option("--topic", TOPIC, text, name="topics", multiple=True)
 
 
-def _check_servers(text: str) -> None:
-    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
-
-    parse_bootstrap(text)
-
-
-SERVERS: Final = Text(_check_servers, metavar="HOST:PORT,…")
-
-
-def bootstrap_option(*, required: bool = True, note: str = "  [required]") -> Callable[[Callback], Callback]:
-    """Return ``--bootstrap-server``. A command that checks it by itself has a ``note`` in its help."""
-    text = "Bootstrap brokers." + ("" if required else note)
-    return CLUSTER.option("--bootstrap-server", SERVERS, text, name="bootstrap", required=required)
-
-
-config_option = CLUSTER.option(
-    "--command-config", file_to_read(), "Properties file of a Java client, for SASL and TLS.", name="config"
-)
-
-
-_text = "Brokers, login and topics from [clusters.NAME] of harness.toml."
-cluster_option = CLUSTER.option(
-    "--cluster", Text(metavar="NAME"), _text, callback=use_cluster, expose_value=False, is_eager=True
-)
-"""For commands that only read a cluster."""
-
-
 def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     """Return the bootstrap addresses, with the login of a properties file. Raises `UsageError` for either."""
-    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415
-    from harness.kafka_api.security import read_security  # noqa: PLC0415
+    from harness.kafka_api.security import read_security  # noqa: PLC0415  (slow imports, only where needed)
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
-
-
-controllers_option = CLUSTER.option(
-    "--controllers", SERVERS, "Also fetch the metadata log, which decides more findings. Needs ClusterAction."
-)
-controllers_config_option = CLUSTER.option(
-    "--controllers-config", file_to_read(), "Properties file for the controllers.  [default: --command-config]"
-)
 
 
 def controller_addresses(options: Mapping[str, Any], config: Path | None) -> Sequence[Address]:
@@ -212,11 +194,11 @@ def options_given() -> frozenset[str]:
     )
 
 
-def flags_of(parameters: frozenset[str]) -> list[str]:
-    """Return the options of these parameters of the current command, in the order of its help."""
-    return [
-        parameter.opts[0] for parameter in click.get_current_context().command.params if parameter.name in parameters
-    ]
+def leave_out(parameters: AbstractSet[str], why: str) -> None:
+    """Raise `UsageError` for these parameters of the current command, if there are any, with the reason."""
+    options = click.get_current_context().command.params
+    if flags := [option.opts[0] for option in options if option.name in parameters]:
+        raise UsageError(f"{why}: leave out {', '.join(flags)}")
 
 
 def envelope(**content: Any) -> dict[str, Any]:
@@ -224,9 +206,5 @@ def envelope(**content: Any) -> dict[str, Any]:
 
     ``schema``: 1. ``version``: the version of the harness. ``time``: when it was printed, UTC, ISO 8601.
     """
-    return {
-        "schema": ENVELOPE_SCHEMA,
-        "version": version(DISTRIBUTION),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        **content,
-    }
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"schema": ENVELOPE_SCHEMA, "version": version(DISTRIBUTION), "time": now, **content}

@@ -11,8 +11,10 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -55,13 +57,9 @@ class Text(click.ParamType[Any]):
     name = "text"
 
     def __init__(
-        self,
-        check: Callable[[str], object] = lambda _: None,
-        names: Iterable[str] = (),
-        metavar: str = "TEXT",
-        *,
+        self, check: Callable[[str], object] = lambda _: None, names: Iterable[str] = (), metavar: str = "TEXT", *,
         is_list: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.check, self.names, self.metavar, self.is_list = check, names, metavar, is_list
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
@@ -96,46 +94,37 @@ def list_of(kind: Text, metavar: str) -> Text:
     return Text(kind.check, kind.names, metavar, is_list=True)
 
 
-class Count(click.ParamType[int]):
-    """A whole number within bounds, in ASCII digits: Click's own type accepts any digits that `int` does."""
-
-    name = "integer"
-
-    def __init__(self, least: int, most: int, metavar: str = "N") -> None:
-        self.min, self.max, self.metavar = least, most, metavar
-
-    get_metavar = Text.get_metavar
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
-        if not isinstance(value, int) and not _WHOLE_NUMBER.fullmatch(value):
-            self.fail(f"{quoted(value)} is not a whole number.", param, ctx)
-        number = int(value)
-        if not self.min <= number <= self.max:
-            self.fail(f"{quoted(str(value))} is not between {self.min} and {self.max}.", param, ctx)
-        return number
-
-
 class Number(click.ParamType[float]):
-    """A finite number within bounds. ``min_open``: the least value itself is not allowed."""
+    """A finite number within bounds. ``min_open``: the least value itself is not allowed.
+
+    ``is_whole``: a whole number, in ASCII digits; Click's own type accepts any digits that `int` does.
+    """
 
     name = "number"
 
-    def __init__(self, least: float, most: float, metavar: str = "N", *, min_open: bool = False) -> None:
-        self.min, self.max, self.metavar, self.min_open = least, most, metavar, min_open
+    def __init__(
+        self, least: float, most: float, metavar: str = "N", *, min_open: bool = False, is_whole: bool = False
+    ) -> None:
+        self.min, self.max, self.metavar, self.min_open, self.is_whole = least, most, metavar, min_open, is_whole
 
     get_metavar = Text.get_metavar
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
+        text = quoted(str(value))
+        if self.is_whole and not _WHOLE_NUMBER.fullmatch(str(value)):
+            self.fail(f"{text} is not a whole number.", param, ctx)
+        number = math.nan
+        with suppress(ValueError):
+            number = int(value) if self.is_whole else float(value)
         if not self.min <= number <= self.max or (self.min_open and number == self.min):
-            above = "above" if self.min_open else "from"
-            self.fail(f"{quoted(str(value))} is not a number {above} {self.min:g} to {self.max:g}.", param, ctx)
+            bounds = f"a number {'above' if self.min_open else 'from'} {self.min:g} to {self.max:g}"
+            whole = f"between {self.min} and {self.max}"
+            self.fail(f"{text} is not {whole if self.is_whole else bounds}.", param, ctx)
         return number
+
+
+Count: Final = partial(Number, is_whole=True)
 
 
 class FilePath(click.Path):
@@ -172,11 +161,6 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def file_to_read(hint: str = "") -> FilePath:
-    """Return the type of a file that has to exist."""
-    return FilePath(hint, exists=True, dir_okay=False, readable=True)
-
-
 def is_number(text: str, most: int) -> bool:
     """Return whether a text has only ASCII digits, of a number up to ``most``."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
@@ -195,15 +179,16 @@ def topic_pattern(text: str) -> None:
 
 
 FILE = FilePath(dir_okay=False)
+FILE_TO_READ, SCHEDULE_OF_A_RUN, ROUND_OF_A_SOAK = (
+    FilePath(hint, exists=True, dir_okay=False)
+    for hint in ("", "`harness explore --out` writes schedules", "each round of a soak has a round.json")
+)
 DIRECTORY = FilePath(file_okay=False, metavar="DIR")
 EXISTING_DIRECTORY = FilePath(file_okay=False, exists=True, metavar="DIR")
 RUN_FOLDER = FilePath(
-    "give a run folder, such as results/kafka-3.9/stuck-lso/latest",
-    contains=MANIFEST,
-    exists=True,
-    file_okay=False,
+    "give a run folder, such as results/kafka-3.9/stuck-lso/latest", contains=MANIFEST, exists=True, file_okay=False,
     metavar="RUN_DIR",
-)
+)  # fmt: skip
 PATCH = FilePath("give a folder of classes or a jar", exists=True, metavar="DIR|JAR")
 TARGET = Text(find_target, TARGETS, "NAME")
 ANOMALIES = Text(scenarios_for, ALL_ANOMALIES, "NAME")

@@ -104,6 +104,12 @@ def rows_over_time(
             drawing.figure.legend(handles.values(), handles, loc="lower center", ncols=len(handles), frameon=False)
 
 
+def annotate(row: Axes, text: str, at: tuple[float, float], offset_pt: tuple[float, float], **style: Any) -> None:
+    """Write a text next to a point."""
+    style = {"fontsize": 8, "va": "center", **style}
+    row.annotate(visible(text), at, xytext=offset_pt, textcoords="offset points", parse_math=False, **style)
+
+
 def draw_steps(row: Axes, times: Sequence[float], values: Sequence[float], ends_s: float, **style: Any) -> None:
     """Draw a line that keeps each value until the next time, and the last one until ``ends_s``."""
     row.step([*times, max(ends_s, times[-1])], [*values, values[-1]], where="post", **style)

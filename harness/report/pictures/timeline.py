@@ -15,7 +15,16 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
-from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, draw_steps, picture, raised, rows_over_time, shade
+from harness.report.pictures.picture import (
+    LABEL_IN,
+    WIDTH_IN,
+    annotate,
+    draw_steps,
+    picture,
+    raised,
+    rows_over_time,
+    shade,
+)
 from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 if TYPE_CHECKING:
@@ -141,11 +150,8 @@ def _draw_events(row: Axes, labels: Sequence[_Label]) -> None:
     row.set_ylim(max([1, *(label.lane for label in labels)]) + 0.5, -0.5)
     for label in labels:
         row.plot(label.marks_s, [label.lane] * len(label.marks_s), "k|", markersize=8)
-        row.annotate(
-            visible(label.text), (label.at_s, label.lane), xytext=(-5 if label.is_left else 5, 0),
-            textcoords="offset points", fontsize=8, va="center", ha="right" if label.is_left else "left",
-            parse_math=False,
-        )  # fmt: skip
+        side, offset_pt = ("right", -5) if label.is_left else ("left", 5)
+        annotate(row, label.text, (label.at_s, label.lane), (offset_pt, 0), ha=side)
 
 
 def _draw_replica(row: Axes, replica: ReplicaTimeline, ends_s: float, background: Collection[int]) -> None:
@@ -224,12 +230,9 @@ def draw_graph(edges: Edges) -> str:
         return ""
     sides = [list(dict.fromkeys(edge[side] for edge in edges)) for side in (0, 1)]
     rows = max(map(len, sides))
-    places = {
-        node: (x, -(number + 0.5) * rows / len(nodes))
-        for x, nodes in enumerate(sides)
-        for number, node in enumerate(nodes)
-    }
-    sides_in = (LABEL_IN * max(map(len, nodes)) + BOX_IN for nodes in sides)
+    nodes = [(node, x, (number + 0.5) / len(side)) for x, side in enumerate(sides) for number, node in enumerate(side)]
+    places = {node: (x, -rows * share) for node, x, share in nodes}
+    sides_in = (LABEL_IN * max(map(len, side)) + BOX_IN for side in sides)
     with picture(EXTRA_IN + ROW_IN * rows, (*sides_in, 0, 0)) as drawing:
         axes = drawing.figure.subplots()
         axes.set_axis_off()
@@ -242,10 +245,7 @@ def draw_graph(edges: Edges) -> str:
             axes.annotate("", end, start, arrowprops=arrow | {"shrinkA": 8, "shrinkB": 8})
             label = "ended by" if kind == TRUE else f"taken so by broker {', '.join(map(str, brokers))}"
             middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-            axes.annotate(
-                label, middle, xytext=(0, 4), textcoords="offset points", color=colour, ha="center", va="bottom",
-                fontsize=8, parse_math=False,
-            )  # fmt: skip
+            annotate(axes, label, middle, (0, 4), color=colour, ha="center", va="bottom")
         for node, (x, y) in places.items():
             box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
             axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)

@@ -9,8 +9,7 @@ from typing import Any
 from harness.cluster.cluster import Cluster
 from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
-from harness.run_folder.fault_times import HEAL, INJECT, event_name
-from harness.run_folder.history import History
+from harness.run_folder.history import HEAL, INJECT, History, event_name
 from harness.schedules import operations as ops
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundPlan
