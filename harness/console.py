@@ -33,8 +33,7 @@ STYLES = {ANOMALY: "bold red", UNKNOWN: "bold yellow", AS_EXPECTED: "green", CLE
 
 
 def _has(option: str) -> bool:
-    context = click.get_current_context(silent=True)
-    return context is not None and option in context.meta
+    return (context := click.get_current_context(silent=True)) is not None and option in context.meta
 
 
 def is_verbose() -> bool:
@@ -75,29 +74,20 @@ class ConsoleProgress:
                 self.stage("fetch jars")
             self._fetches = done < total
             return
-        bar = self._bar or self._begin("fetch jars", "{task.percentage:>3.0f}%")
-        bar.update(bar.task_ids[0], completed=done, total=total)
+        fraction = done / max(total, 1)
+        self._update("fetch jars", fraction, f"{fraction:4.0%}")
         if done >= total:
             self.close()
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
-        if not self._shows_bars:
-            return
-        bar = self._bar or self._begin("read", "{task.percentage:>3.0f}%  {task.fields[amount]}")
-        task = bar.tasks[0]
-        done_mb = done_bytes / MB
-        rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
-        bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
+        done_mb, elapsed_s = done_bytes / MB, self._bar.tasks[0].elapsed if self._bar else None
+        rate_mb_s = done_mb / elapsed_s if elapsed_s else 0.0
+        self._update("read", fraction, f"{fraction:4.0%}  {done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
 
     def tasks(self, step: str, ended: int, count: int) -> None:
         """Update the bar of a step's tasks in Spark."""
-        if not self._shows_bars:
-            return
-        if self._bar is not None and self._bar.tasks[0].description != step:
-            self.close()
-        bar = self._bar or self._begin(step, "{task.fields[amount]}")
-        bar.update(bar.task_ids[0], completed=ended / count, amount=f"{ended} of {count} tasks")
+        self._update(step, ended / count, f"{ended} of {count} tasks")
 
     def close(self) -> None:
         """End a bar that is still shown."""
@@ -105,13 +95,18 @@ class ConsoleProgress:
             self._bar.stop()
             self._bar = None
 
-    def _begin(self, subject: str, progress: str) -> Bar:
-        remaining = TimeRemainingColumn(elapsed_when_finished=True)
-        bar = Bar(TextColumn(subject), BarColumn(), TextColumn(progress), remaining, console=self._terminal.console)
-        bar.add_task(subject, total=1.0, amount="")
-        bar.start()
-        self._bar = bar
-        return bar
+    def _update(self, step: str, completed: float, amount: str) -> None:
+        """Update the bar of a step, which begins with its first update, on a terminal."""
+        if not self._shows_bars:
+            return
+        if self._bar is None or self._bar.tasks[0].description != step:
+            self.close()
+            remaining = TimeRemainingColumn(elapsed_when_finished=True)
+            columns = TextColumn(step), BarColumn(), TextColumn("{task.fields[amount]}"), remaining
+            self._bar = Bar(*columns, console=self._terminal.console)
+            self._bar.add_task(step, total=1.0, amount="")
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=completed, amount=amount)
 
 
 def show(result: RunResult, output: str) -> None:
@@ -160,7 +155,7 @@ def _show_scenarios(out: Terminal, verdict: Verdict) -> None:
         mine = [finding for finding in verdict.findings if scenario.has(finding.place)]
         brokers = ", ".join(map(str, sorted({finding.broker for finding in mine if finding.decided})))
         effects = ", ".join(sorted({finding.effect for finding in mine}, reverse=True))
-        rows.append((scenario.scenario, verdict_word(scenario.verdict), str(len(mine)), brokers, effects))
+        rows.append((scenario.scenario, verdict_word(scenario.verdict), len(mine), brokers, effects))
     out.table(Table(("scenario", "verdict", "findings", "broker", "effect"), rows))
     show_paragraphs(out, run_paragraphs(verdict))
 
@@ -196,17 +191,17 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
 
     Of a record of an internal topic also what its readers get, its coordinator, and the line that commits an offset.
     """
-    lines: list[tuple[str, str | None]] = [("consequence", finding.consequence)]
-    if (record := finding.record) is not None:
-        lines += [
-            ("for consumers", record.consumers),
-            ("now", None if record.coordinator is None else record.coordinator.text),
-            ("commit", record.commit),
-            ("note", record.note),
-        ]
-    lines.append(("cause", finding.cause))
-    lines.append(("decided by", "; ".join(finding.decided_by or ())))
-    lines += [("assumed", assumption) for assumption in finding.assumptions or ()]
+    record = finding.record
+    lines = (
+        ("consequence", finding.consequence),
+        ("for consumers", record and record.consumers),
+        ("now", record and record.coordinator and record.coordinator.text),
+        ("commit", record and record.commit),
+        ("note", record and record.note),
+        ("cause", finding.cause),
+        ("decided by", "; ".join(finding.decided_by or ())),
+        *(("assumed", assumption) for assumption in finding.assumptions or ()),
+    )
     yield from (f"{name}: {text}" for name, text in lines if text)
 
 

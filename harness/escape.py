@@ -1,22 +1,14 @@
 r"""Text that comes from brokers, files and clients, escaped for printing: no such text is printed raw.
 
 A key, a transactional id or a topic name may hold anything: escape sequences that a terminal obeys, line breaks that
-forge another line of a result, characters that reverse the text after them or that are invisible. The escaped
-characters are in one table, `UNSEEN`. There are two functions, because a text is escaped in two places:
+forge another line of a result, characters that reverse the text after them or that are invisible (`UNSEEN`).
 
 - `escape` is for **one value** that becomes part of a sentence. It doubles backslashes, too, so that the text
   identifies the value exactly. `in_sentence` is the same for sentences of checkers, which cut a long value.
-- `visible` is for a **whole text on its way out**: a line of a terminal, a cell of a table, a line of a log, a text in
-  XML, Markdown or HTML. It does not change backslashes, so it does not change escaped text.
+- `visible` is for a **whole text on its way out**, and does not change escaped text.
 
-| character | is written as |
-|---|---|
-| backslash | ``\\`` (by `escape` only) |
-| ASCII control character, DEL | ``\x1b`` |
-| other character of `UNSEEN` | ``\u202e``, ``\U000e0041`` |
-| byte that is not UTF-8 |  ``\xff`` |
-
-JSON for programs keeps every value: `to_json` writes characters outside printable ASCII as JSON's own escapes.
+A control character of ASCII is written as ``\x1b``, another one as ``\u202e`` or ``\U000e0041``, a byte that is not
+UTF-8 as ``\xff``. JSON for programs keeps every value, by JSON's own escapes (`to_json`).
 """
 
 import json
@@ -101,8 +93,8 @@ def in_sentence(value: bytes) -> str:
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        return "".join(f"\\x{byte:02x}" for byte in value[:most]) + ("…" if len(value) > most else "")
-    return escape(text[:most]) + ("…" if len(text) > most else "")
+        return "".join(f"\\x{byte:02x}" for byte in value[:most]) + "…" * (len(value) > most)
+    return escape(text[:most]) + "…" * (len(text) > most)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -24,10 +24,10 @@ Piece: TypeAlias = "str | Text"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under a head; every row has as many cells as the head."""
+    """Rows of cells under a head, which are printed as `str` gives them; every row has as many cells as the head."""
 
     head: Sequence[str]
-    rows: Sequence[Sequence[Piece]]
+    rows: Sequence[Sequence[object]]
 
 
 @dataclass(frozen=True)
@@ -76,27 +76,23 @@ class Terminal:
         click.echo(text, file=self.console.file, nl=False, color=self.console.is_terminal)
 
 
-def stdout() -> Terminal:
-    """Return the terminal for results."""
-    return Terminal(_console())
-
-
-def stderr() -> Terminal:
-    """Return the terminal for progress and messages."""
-    return Terminal(_console(stderr=True))
-
-
 def styled(text: str, style: str) -> Text:
     """Return a text with a style of rich's."""
     return Text(visible(text), style)
 
 
-def _text(piece: Piece) -> Text:
-    return piece if isinstance(piece, Text) else Text(visible(piece))
+def _text(piece: object) -> Text:
+    return piece if isinstance(piece, Text) else Text(visible(str(piece)))
 
 
-def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+def stdout(*, is_stderr: bool = False) -> Terminal:
+    """Return the terminal for results."""
+    console = Console(stderr=is_stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = NOBODY_CUTS
-    return console
+    return Terminal(console)
+
+
+def stderr() -> Terminal:
+    """Return the terminal for progress and messages."""
+    return stdout(is_stderr=True)

@@ -42,6 +42,7 @@ SETTINGS: Final = (
     Setting("spark.master", "--spark-master", "a text"),
     Setting("spark.conf", "--spark-conf", "a table of texts"),
 )
+FORMS: Final = {setting.name: setting.form for setting in SETTINGS}
 
 
 @dataclass(frozen=True)
@@ -71,24 +72,20 @@ def read_config_file() -> ConfigFile:
 
 
 def _values(path: Path, content: Mapping[str, Any], table: str = "") -> dict[str, Any]:
-    return {name: _value(path, name, value, f"{path}:{table}") for name, value in _flat(content)}
-
-
-def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    tables = {setting.name.partition(".")[0] for setting in SETTINGS if "." in setting.name}
+    """Return the values of settings; those of a table, such as ``[spark]``, have its name before their own."""
+    tables = {name.partition(".")[0] for name in FORMS if "." in name}
+    values: dict[str, Any] = {}
     for name, value in content.items():
-        if name in tables and isinstance(value, dict):
-            yield from ((f"{name}.{inner}", inner_value) for inner, inner_value in value.items())
-        else:
-            yield name, value
+        is_table = name in tables and isinstance(value, dict)
+        values |= {f"{name}.{inner}": each for inner, each in value.items()} if is_table else {name: value}
+    return {name: _value(path, name, value, f"{path}:{table}") for name, value in values.items()}
 
 
 def _value(path: Path, name: str, value: Any, place: str) -> Any:
     """Return the option's value. Raises `UsageError` for an unknown setting, and for a value of another form."""
-    forms = {setting.name: setting.form for setting in SETTINGS}
-    if name not in forms:
-        raise UsageError(f"{place} {nearest('setting', name, list(forms))}")
-    match forms[name], value:
+    if name not in FORMS:
+        raise UsageError(f"{place} {nearest('setting', name, list(FORMS))}")
+    match FORMS[name], value:
         case "a text", str():
             return value
         case "a path", str():
@@ -97,7 +94,7 @@ def _value(path: Path, name: str, value: Any, place: str) -> Any:
             return value
         case "a table of texts", dict() if all(isinstance(text, str) for text in value.values()):
             return [f"{key}={text}" for key, text in value.items()]
-    raise UsageError(f"{place} {name} has to be {forms[name]}")
+    raise UsageError(f"{place} {name} has to be {FORMS[name]}")
 
 
 def default_map(command: click.Command, config: ConfigFile, name: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from harness.cli.options.parameters import DIRECTORY, FILE_TO_READ, PATCH, SEED,
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.schedules.operations import Operation
-from harness.targets import SIMULATED
+from harness.targets import SIMULATED, find_target, patched
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -134,7 +134,6 @@ def conform(*, target: str, patch: Path | None, schedule: Path | None, output: s
     """
     from harness.model_checking.conform.conform import conform as compare  # noqa: PLC0415
     from harness.model_checking.conform.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.targets import find_target, patched  # noqa: PLC0415
 
     if schedule:
         leave_out(options_given() & {"schedules", "group_schedules", "seed"}, "--schedule is the only schedule")

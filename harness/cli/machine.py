@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import cloup
 
+import nemesis
 from harness.cli.config_file import FILE, SETTINGS, VARIABLE, read_config_file
 from harness.cli.options.common import Group, command, envelope
 from harness.cli.options.parameters import TARGET, Text
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_CLEAN, EXIT_USAGE, HarnessError, UsageError
-from harness.host import leftovers
+from harness.host import engine, leftovers
+from harness.host.java import find_java
 from harness.plugins import PluginGroup
 from harness.schedules import catalog
-from harness.targets import Target
+from harness.spark import background
+from harness.targets import KAFKA, PLUGINS, SIMULATED, TARGETS, Target, find_target
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -49,15 +52,12 @@ VARIABLES: Final = (
 """Environment variables, and what each is for; docs/reference/settings.md shows the same table."""
 
 
-@command(
-    "harness doctor",
-    "harness doctor --fetch kafka-3.9 --fetch kafka-4.4",
-    options=[
-        Group("Cache").option(
-            "--fetch", TARGET, "Download the jars of this target; repeatable.", name="targets", multiple=True
-        )
-    ],
+FETCH: Final = Group("Cache").option(
+    "--fetch", TARGET, "Download the jars of this target; repeatable.", name="targets", multiple=True
 )
+
+
+@command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4", options=[FETCH])
 def doctor(targets: tuple[str, ...], output: str) -> int:
     """Check what this machine is missing, and how to get it.
 
@@ -76,10 +76,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
 
 
 def _fetch(targets: Sequence[str]) -> None:
-    from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
-    from harness.spark import background  # noqa: PLC0415
-    from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
     progress = ConsoleProgress()
@@ -166,9 +163,6 @@ def images() -> None:
 )
 def build(target_name: str) -> int:
     """Build an image like apache/kafka from the brokers' jars and this host's Java. Pulls nothing."""
-    from harness.host import engine  # noqa: PLC0415
-    from harness.host.java import find_java  # noqa: PLC0415
-    from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.images import build_image  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -184,7 +178,6 @@ def build(target_name: str) -> int:
 @command("harness targets", "harness targets --format json")
 def targets(output: str) -> int:
     """List the versions that can be tested."""
-    from harness.targets import KAFKA, PLUGINS, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
     from harness.targets.jars import is_cached  # noqa: PLC0415
 
     def jars_column(target: Target) -> str:
@@ -192,19 +185,15 @@ def targets(output: str) -> int:
             return "none" if target.system in SIMULATED else "an image"
         return "cached" if is_cached(target) else "to be fetched"
 
-    rows = [
-        (target.name, target.version, jars_column(target), target.status, target.note) for target in TARGETS.values()
-    ]
+    rows = [(row.name, row.version, jars_column(row), row.status, row.note) for row in TARGETS.values()]
     return _show_list("targets", ("target", "version", "jars", "status", "note"), rows, output, PLUGINS)
 
 
 @command("harness nemeses", "harness nemeses --format json")
 def nemeses(output: str) -> int:
     """List the faults that a run can inject."""
-    from nemesis import PLUGINS, SCRIPTS  # noqa: PLC0415
-
-    rows = [(script.name, script.summary) for script in SCRIPTS.values()]
-    return _show_list("nemeses", ("nemesis", "what it does"), rows, output, PLUGINS)
+    rows = [(script.name, script.summary) for script in nemesis.SCRIPTS.values()]
+    return _show_list("nemeses", ("nemesis", "what it does"), rows, output, nemesis.PLUGINS)
 
 
 @command("harness anomalies", "harness anomalies --format json")

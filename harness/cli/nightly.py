@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloup
 
@@ -17,11 +16,7 @@ from harness.cli.options.common import OUTPUT, RESULTS, Group, command, envelope
 from harness.console import JSON, print_progress
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
-from harness.terminal import Table, stdout, styled
-
-if TYPE_CHECKING:
-    from harness.nightly.ledger import Ledger
-    from harness.nightly.reports import CellResult
+from harness.terminal import stdout
 
 NIGHT, MATRIX = map(Group, ("Night", "Matrix"))
 
@@ -56,19 +51,7 @@ OPTIONS = (
     "harness nightly matrix.toml --latest --time-budget 7200",
     options=OPTIONS,
 )
-def nightly(
-    *,
-    matrix_file: Path | None,
-    night: Path | None,
-    results: Path,
-    junit: Path | None,
-    markdown: Path | None,
-    output: str,
-    budget_s: float | None,
-    expectations: Path | None,
-    latest: bool,
-    **axes: Any,
-) -> int:
+def nightly(results: Path, night: Path | None, output: str, **options: Any) -> int:
     """Run a matrix of versions and faults, and compare the verdicts with expectations.
 
     Exit codes: 0 all verdicts are as expected, 1 some are not, 2 some cells have no verdict, 254 usage or set-up error,
@@ -76,11 +59,12 @@ def nightly(
     """
     from harness.nightly import night as nights  # noqa: PLC0415
     from harness.nightly import reports  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.nightly.ledger import Ledger  # noqa: PLC0415
+    from harness.nightly.ledger import Ledger, new_night  # noqa: PLC0415
 
-    axes_given = {name: value for name, value in axes.items() if value is not None}
+    junit, markdown, budget_s = (options.pop(name) for name in ("junit", "markdown", "budget_s"))
     if night is None:
-        ledger = _new_night(matrix_file, results, expectations, axes_given, latest=latest)
+        given = {name: value for name, value in options.items() if value is not None}
+        ledger = new_night(results, shlex.join(["harness", *sys.argv[1:]]), **given)
     else:
         others = options_given() - {"night", "budget_s", "junit", "markdown", "output"}
         leave_out(others, "--resume continues the night's own plan")
@@ -105,53 +89,11 @@ def nightly(
             with markdown.open("a") as file:
                 file.write(text)
     except OSError as error:
-        raise UsageError(
-            f"{error.filename} cannot be written: {error.strerror}; the same is in {ledger.path}"
-        ) from error
+        problem = f"{error.filename} cannot be written: {error.strerror}"
+        raise UsageError(f"{problem}; the same is in {ledger.path}") from error
     if output == JSON:
         stdout().json(summary)
     else:
-        _show(results_of_cells, strays)
+        reports.show(stdout(), results_of_cells, strays)
         stdout().line(f"{ledger.path}/   (exit code {summary['exit_code']})")
     return int(summary["exit_code"])
-
-
-def _new_night(
-    matrix_file: Path | None, results: Path, expectations: Path | None, axes_given: dict[str, Any], *, latest: bool
-) -> Ledger:
-    from harness.nightly.expectations import expected, read_expectations  # noqa: PLC0415
-    from harness.nightly.latest import newest_patches  # noqa: PLC0415
-    from harness.nightly.ledger import NIGHTLY, Ledger, Plan  # noqa: PLC0415
-    from harness.nightly.matrix import read_matrix  # noqa: PLC0415
-    from harness.play.begin import commit_of_checkout  # noqa: PLC0415
-    from harness.run_folder.store import new_run_id  # noqa: PLC0415
-
-    matrix = read_matrix(matrix_file, axes_given, newest_patches() if latest else lambda _: None)
-    details = {
-        "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit_of_checkout(),
-        "command": shlex.join(["harness", *sys.argv[1:]]),
-    }
-    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), details)
-    return Ledger.create(results / NIGHTLY / new_run_id(), plan)
-
-
-def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
-    from harness.nightly.reports import CONTRADICTS, HEAD, Status, cell_text, grid  # noqa: PLC0415
-
-    shown, out = grid(results_of_cells), stdout()
-    styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
-    styles[Status.AS_EXPECTED] = "green"
-    rows = [
-        (*names, *("" if cell is None else styled(cell_text(cell), styles[cell.status]) for cell in results))
-        for names, results in shown.rows
-    ]
-    out.table(Table((*HEAD, *shown.columns), rows))
-    for result in results_of_cells:
-        if result.status is not Status.AS_EXPECTED:
-            status = styled(result.status.upper(), styles[result.status])
-            out.line(status, f" {result.cell}: expected {result.expected}: {result.why}")
-        for failure in result.flaky:
-            out.line(f"FLAKY {result.cell}: {failure}")
-    for stray in strays:
-        out.line(f"FINDING OUTSIDE ALL CELLS {stray}")

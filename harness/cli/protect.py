@@ -22,6 +22,8 @@ from harness.cli.options.parameters import (
 )  # fmt: skip
 from harness.console import JSON, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
+from harness.host.java import find_java
+from harness.targets import find_target
 from harness.terminal import Table, stdout
 
 if TYPE_CHECKING:
@@ -72,7 +74,6 @@ def build(jar: Path | None, output: str) -> int:
     Start each broker with -javaagent:JAR or -javaagent:JAR=NAME=VALUE,… Options: topics=PATTERN:PATTERN,
     except=PATTERN:PATTERN, max-image-age-ms=N, give-up-after-ms=N, max-unsynced-ms=N, hold=all or hold=markers.
     """
-    from harness.host.java import find_java  # noqa: PLC0415
     from harness.protect.gate.build import build_agent, export  # noqa: PLC0415  (only where needed)
 
     agent = build_agent(find_java(), ConsoleProgress().jars)
@@ -97,18 +98,15 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, 
 
     Exit codes: 0 it fits, 1 it does not fit, 254 usage or set-up error, 255 failed.
     """
-    from harness.host.java import find_java  # noqa: PLC0415
     from harness.protect.gate.build import libraries, verify_agent  # noqa: PLC0415
-    from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
     if name and libs:
         raise UsageError("leave out --target or --libs: each names the classes to check")
     if not (name or libs):
         raise UsageError("give --target or --libs: the classes to check")
-    classpath = (
-        libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=ConsoleProgress().jars).classpath
-    )
+    progress = ConsoleProgress()
+    classpath = libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=progress.jars).classpath
     tried = verify_agent(find_java(), jar, classpath, options or "")
     if output == JSON:
         hooks = [{"method": method, "hook": hook} for method, hook in tried.hooks]
@@ -216,16 +214,11 @@ def _show(state: PauseState, output: str) -> None:
         ]
         stdout().json(common.envelope(paused=pauses, holds={topic: sorted(by) for topic, by in state.holds.items()}))
         return
-    rows = [
-        (
-            pause.topic,
-            pause.phase,
-            datetime.fromtimestamp(pause.since_ms / 1000, UTC).isoformat(timespec="seconds"),
-            changes_text(pause.previous),
-            ", ".join(sorted(state.holds.get(pause.topic, ()))),
-        )
-        for pause in state.pauses.values()
-    ]
+    rows = []
+    for pause in state.pauses.values():
+        since = datetime.fromtimestamp(pause.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        holders = ", ".join(sorted(state.holds.get(pause.topic, ())))
+        rows.append((pause.topic, pause.phase, since, changes_text(pause.previous), holders))
     if rows:
         stdout().table(Table(("topic", "phase", "since", "previous settings", "paused by"), rows))
     stdout().line(f"{len(rows)} topics are paused")

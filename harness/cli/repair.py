@@ -15,6 +15,7 @@ from harness.cli.options import common
 from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
+from harness.host.clock import RealClock
 from harness.judge.verdict import Verdict
 from harness.kafka_api import TopicPartition
 from harness.spark.options import SparkOptions
@@ -150,7 +151,6 @@ def repair(
 
 
 def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> int:
-    from harness.host.clock import RealClock  # noqa: PLC0415
     from harness.protect.guard.channel import KafkaChannel  # noqa: PLC0415
     from harness.protect.repair.live import LiveRepairCluster  # noqa: PLC0415
     from harness.protect.repair.run import look  # noqa: PLC0415

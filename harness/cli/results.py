@@ -54,7 +54,7 @@ def compare(before: Path, after: Path, output: str) -> int:
     if output == JSON:
         content = {
             kind: [
-                {"name": c.name, "before": c.before or None, "after": c.after or None, "differs": c.is_change}
+                {"name": c.name, "before": c.before or None, "after": c.after or None, "differs": c.before != c.after}
                 for c in changes
             ]
             for kind, changes in kinds.items()
@@ -62,7 +62,8 @@ def compare(before: Path, after: Path, output: str) -> int:
         stdout().json(envelope(before=str(before), after=str(after), **content))
         return EXIT_CLEAN
     for kind, changes in kinds.items():
-        rows = [(c.name, c.before or "none", c.after or "none", "differs" if c.is_change else "") for c in changes]
+        compared = [(change, "differs" if change.before != change.after else "") for change in changes]
+        rows = [(change.name, change.before or "none", change.after or "none", note) for change, note in compared]
         if rows:
             stdout().table(Table((kind, "before", "after", ""), rows))
         else:

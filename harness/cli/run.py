@@ -20,9 +20,11 @@ from harness.console import ConsoleProgress, show
 from harness.errors import UsageError
 from harness.judge.progress import Progress
 from harness.judge.verdict import EXIT_CODES, RunResult
+from harness.play import run as runs
 from harness.play.options import RunOptions
 from harness.runtimes import AUTO
 from harness.schedules.placement import FEWEST_BROKERS, MOST_BROKERS, MOST_PARTITIONS
+from harness.schedules.schedule import read_schedule
 from harness.suggest import quoted
 from harness.targets import patched
 from harness.targets.settings import BROKER, TOPIC, parse_setting, parse_settings
@@ -120,8 +122,7 @@ def run(output: str, **parameters: Any) -> int:
 
 def carry_out(parameters: Mapping[str, Any], progress: Progress) -> RunResult:
     """Begin or resume the run that the parameters of the current command ask for. Raises `HarnessError`."""
-    from harness.play import run as runs  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415
+    from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
 
     if parameters["run_dir"] is None:
         return runs.run(request_of(parameters, options_given()), progress, command_line)
@@ -160,8 +161,6 @@ def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -
 
     Raises `UsageError` for missing options, and for options that contradict each other.
     """
-    from harness.schedules.schedule import read_schedule  # noqa: PLC0415  (only where needed)
-
     if {"schedule", "anomaly"} <= options_given:
         raise UsageError("leave out --anomaly: the schedule names its anomaly")
     required = ("target",) if "schedule" in options_given else ("target", "anomaly")

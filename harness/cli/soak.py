@@ -104,10 +104,10 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
     if output == JSON:
         stdout().json(shrunk)
         return EXIT_ANOMALY
-    out = stdout()
-    for step in shrunk["words"]:
+    out, steps = stdout(), shrunk["words"]
+    for step in steps:
         out.line(step)
-    out.line(f"{shrunk['finding']}: {len(shrunk['words'])} steps, shown with {shrunk['shown']} of {shrunk['of']} seeds")
+    out.line(f"{shrunk['finding']}: {len(steps)} steps, shown with {shrunk['shown']} of {shrunk['of']} seeds")
     out.line(shrunk["schedule"], " (`harness run --schedule` replays it, too)" * bool(shrunk["run_schedule"]))
     return EXIT_ANOMALY
 
@@ -135,9 +135,13 @@ def _options(parameters: Mapping[str, Any]) -> SoakOptions:
 
 
 def _print_round(line: RoundLine) -> None:
-    counts = ", ".join(f"{count} {name}" for name, count in line.findings.items()) or "nothing"
     more = f", {line.unexplained} unexplained" if line.unexplained else ""
-    print_progress(f"{line.name} (seed {line.seed}): {line.verdict}: found {counts}{more}")
+    found = _counts(line.findings) or "nothing"
+    print_progress(f"{line.name} (seed {line.seed}): {line.verdict}: found {found}{more}")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def _show(result: SoakVerdict, output: str) -> None:
@@ -145,29 +149,19 @@ def _show(result: SoakVerdict, output: str) -> None:
     if output == JSON:
         out.json(to_json(result))
         return
-    rows = [
-        (
-            line.name,
-            str(line.seed),
-            styled(line.verdict, STYLES[line.verdict]),
-            str(line.operations),
-            str(len(line.faults)),
-            ", ".join(f"{count} {name}" for name, count in line.findings.items()),
-            str(line.unexplained),
-        )
-        for line in result.rounds
-    ]
+    rows = []
+    for line in result.rounds:
+        verdict, faults = styled(line.verdict, STYLES[line.verdict]), len(line.faults)
+        rows.append((line.name, line.seed, verdict, line.operations, faults, _counts(line.findings), line.unexplained))
     out.table(Table(("round", "seed", "verdict", "operations", "faults", "found", "unexplained"), rows))
     if result.audit:
         names = ("diverged", "found", "called clean", "right accusations", "wrong accusations", "harmful copies")
-        out.line("audit: ", ", ".join(f"{result.audit[name]} {name}" for name in names))
+        out.line("audit: ", _counts({name: result.audit[name] for name in names}))
     if result.groups:
-        out.line("offsets of groups: ", ", ".join(f"{count} {name}" for name, count in result.groups.items()))
-    if counts := result.gates:
-        out.line(
-            f"gates: compaction delayed in {counts['held']} of {counts['exposed']} exposed outages, "
-            f"of {counts['partitions']} partitions"
-        )
+        out.line("offsets of groups: ", _counts(result.groups))
+    if result.gates:
+        delayed = "compaction delayed in {held} of {exposed} exposed outages, of {partitions} partitions"
+        out.line("gates: ", delayed.format_map(result.gates))
     if shown := result.shown:
         out.line(f"{shown.finding}: found in {shown.in_} of {shown.of} rounds")
     for name, why in result.not_drawn.items():

@@ -1,10 +1,7 @@
 """The folder of a night: its plan, and a line for each run that began or ended, so that the night can be resumed.
 
-results/nightly/<id>/
-  plan.json       the matrix, the expected verdict of each cell, commit, owner
-  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`
-  outages/        the output of each run
-  summary.json  summary.md  junit.xml
+``plan.json`` has the matrix, the expected verdicts, commit and owner; ``attempts.jsonl`` a line for each run that began
+(outage, number, pid, started_s) or ended (`Attempt`); ``outages/`` the output of each run.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,12 @@ import psutil
 from harness.errors import UsageError
 from harness.host.leftovers import Owner, owner_of_this_process
 from harness.json_codec import from_json, to_json
-from harness.nightly.expectations import Expectation
-from harness.nightly.matrix import Cell, Matrix
+from harness.nightly.expectations import Expectation, expected, read_expectations
+from harness.nightly.latest import newest_patches
+from harness.nightly.matrix import Cell, Matrix, read_matrix
+from harness.play.begin import commit_of_checkout
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder, new_run_id
 
 NIGHTLY = "nightly"
 """The folder of all nights among the results."""
@@ -160,3 +160,20 @@ class Ledger:
                     process.wait(_END_TIMEOUT_S)
                 except psutil.TimeoutExpired as error:
                     raise UsageError(f"a run of {self.path}, process {process.pid}, does not end; end it") from error
+
+
+def new_night(
+    results: Path,
+    command: str,
+    *,
+    latest: bool,
+    matrix_file: Path | None = None,
+    expectations: Path | None = None,
+    **axes: Any,
+) -> Ledger:
+    """Begin a night in a results folder. ``axes`` replace those of the file. Raises `UsageError` as `read_matrix`."""
+    matrix = read_matrix(matrix_file, axes, newest_patches() if latest else lambda _: None)
+    began_at = datetime.now(UTC).isoformat(timespec="seconds")
+    details = {"began_at": began_at, "commit": commit_of_checkout(), "command": command}
+    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), details)
+    return Ledger.create(results / NIGHTLY / new_run_id(), plan)

@@ -20,6 +20,7 @@ from harness.nightly.night import is_refused
 from harness.report.junit import add_problem, write_cases
 from harness.run_folder.store import UNPROTECTED
 from harness.targets import find_target, title_of
+from harness.terminal import Table, Terminal, styled
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
@@ -190,6 +191,26 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
         flaky=[result for result in results if result.flaky],
         strays=strays,
     )
+
+
+def show(out: Terminal, results: Sequence[CellResult], strays: Sequence[str]) -> None:
+    """Print the table of all cells, and a line for each cell that is not as expected."""
+    shown = grid(results)
+    styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
+    styles[Status.AS_EXPECTED] = "green"
+    rows = [
+        (*names, *("" if cell is None else styled(cell_text(cell), styles[cell.status]) for cell in results))
+        for names, cells in shown.rows
+    ]
+    out.table(Table((*HEAD, *shown.columns), rows))
+    for result in results:
+        if result.status is not Status.AS_EXPECTED:
+            status = styled(result.status.upper(), styles[result.status])
+            out.line(status, f" {result.cell}: expected {result.expected}: {result.why}")
+        for failure in result.flaky:
+            out.line(f"FLAKY {result.cell}: {failure}")
+    for stray in strays:
+        out.line(f"FINDING OUTSIDE ALL CELLS {stray}")
 
 
 def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]) -> None:

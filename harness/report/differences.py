@@ -26,11 +26,6 @@ class ComparedText:
     before: str
     after: str
 
-    @property
-    def is_change(self) -> bool:
-        """True if the texts differ."""
-        return self.before != self.after
-
 
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     """Return the previous run of the same target, anomaly, nemesis and client, with the same protection, by its name.
@@ -60,7 +55,7 @@ def difference(before: StoredRun, after: StoredRun) -> dict[str, list[ComparedTe
 
     # Each version has different jars.
     is_same_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
-    changes = [text for text in compare(settings) if text.is_change]
+    changes = [text for text in compare(settings) if text.before != text.after]
     return {
         "verdicts": compare(lambda run: {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios}),
         "findings": compare(_findings),

@@ -30,10 +30,9 @@ def worst_number(findings: Sequence[Finding]) -> int | None:
 
     A visible effect is worse than a latent one; then the order of `_SENTENCES` decides, then that of the verdict.
     """
-    ranks = {anomaly: rank for rank, anomaly in enumerate(_SENTENCES)}
-    numbered = enumerate(findings, 1)
-    ranked = ((item[1].effect != VISIBLE, ranks.get(item[1].anomaly, len(ranks)), item[0]) for item in numbered)
-    return min(ranked, default=(None,))[-1]
+    order = [*_SENTENCES, *(finding.anomaly for finding in findings)]
+    ranks = [(finding.effect != VISIBLE, order.index(finding.anomaly)) for finding in findings]
+    return ranks.index(min(ranks)) + 1 if ranks else None
 
 
 def _stuck_lso(finding: Finding) -> str:

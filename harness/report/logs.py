@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.broker_files.internal_topics.phrases import state, subject
-from harness.broker_files.segments.batches import (
-    Batch,
-    CorruptLogError,
-    Record,
-    iter_batches,
-    iter_records,
-    marker,
-    until_cut,
-)
+from harness.broker_files.segments import batches
+from harness.broker_files.segments.batches import Batch, CorruptLogError, Record
 from harness.escape import shortened
 from harness.judge.finding import Finding, Place
 from harness.report.pictures.story import Story
@@ -126,13 +119,13 @@ def _cells(
         producer_id = batch.producer_id if batch.producer_id >= 0 else None
         fields: dict[str, Any] = {"producer_id": producer_id, "outcome": outcome, "decided_by": decided_by}
         if batch.is_control:
-            control = marker(batch, source=source)
+            control = batches.marker(batch, source=source)
             kind = control.type if control else EMPTIED
             yield batch.last_offset, LogCell(kind, producer_id=producer_id), batch.producer_id in background
         elif batch.is_empty:
             yield batch.last_offset, LogCell(EMPTIED, **fields), batch.producer_id in background
         else:
-            for record in iter_records(batch, source=source):
+            for record in batches.iter_records(batch, source=source):
                 transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
                 kind = TOMBSTONE if record.value is None else VALUE
                 cell = LogCell(kind, *_texts(place[0], record), transaction=transaction, **fields)
@@ -156,7 +149,7 @@ def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch,
     files = sorted(place.glob("*.log")) or [folder.fetched_snapshot(broker, AFTER_REJOIN) / name / "batches.bin"]
     for path in files:
         source = str(path.relative_to(folder.path))
-        for batch in until_cut(iter_batches(path.read_bytes(), source=source)):
+        for batch in batches.until_cut(batches.iter_batches(path.read_bytes(), source=source)):
             yield batch, source
 
 
