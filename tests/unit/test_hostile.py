@@ -34,7 +34,6 @@ from harness.audit.live.prefilter import prefilter
 from harness.cli.develop import _show_outcomes as show_conformance
 from harness.cli.develop import _show_walks as show_walks
 from harness.cli.main import cli as commands
-from harness.cli.nightly import _show as show_night
 from harness.console import JSON, TEXT, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.json_codec import to_json
@@ -45,9 +44,11 @@ from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, results_of, summary, write_junit
+from harness.nightly.reports import show as show_night
 from harness.report.site import index_page, write_site
 from harness.report.stored import RunningRun, read_contents
 from harness.run_folder.store import RunFolder
+from harness.terminal import stdout
 
 Capture = pytest.CaptureFixture[str]
 TP = (NAME, 0)
@@ -213,7 +214,7 @@ def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     ]
     plan = replace(plan, details={**plan.details, "command": HOSTILE})
     results = results_of(plan, attempts)
-    show_night(results, [HOSTILE])
+    show_night(stdout(), results, [HOSTILE])
     assert checked(capsys.readouterr().out).count(LITERAL) >= 4
     assert "&lt;script&gt;" not in checked(markdown(plan, results, [HOSTILE]))
     write_junit(tmp_path / "junit.xml", results, [HOSTILE])
