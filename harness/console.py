@@ -130,15 +130,10 @@ def show(result: RunResult, output: str) -> None:
     for broker, address in result.addresses.items():
         err.line(f"kept: broker {broker} at {address}")
     if result.addresses:
-        err.line(f"audit it with: {_audit_command(result, verdict.command or '')}")
+        file, servers = login_file(verdict.command or ""), ",".join(result.addresses.values())
+        words = ["--bootstrap-server", servers, "--topic", "*", *([LOGIN, file] if file else [])]
+        err.line(f"audit it with: {shlex.join(['harness', 'audit', 'live', *words])}")
         err.line(f"remove it with: harness clean {result.folder.run_id}")
-
-
-def _audit_command(result: RunResult, command: str) -> str:
-    file = login_file(command)
-    login = [] if file is None else [LOGIN, file]
-    servers = ",".join(result.addresses.values())
-    return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 
 def _show_scenarios(out: Terminal, verdict: Verdict) -> None:

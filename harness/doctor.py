@@ -12,7 +12,8 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,10 +39,9 @@ _PORTS = 4
 
 @dataclass(frozen=True)
 class Check:
-    """The state of one part of the machine (``found``), whether it is as needed, and the remedy.
+    """The state of one part of the machine (``found``), whether it is as needed, and the remedy, "" for none.
 
-    The remedy is empty when there is nothing to do. A check may be ``ok`` and have one: jars that are
-    not cached yet are fetched by the first run.
+    A check may be ``ok`` and have a remedy: jars that are not cached yet are fetched by the first run.
     """
 
     name: str
@@ -81,29 +81,27 @@ def _java() -> Check:
 
 
 def _packages() -> list[Check]:
-    """Check every package that this one requires, by its own metadata; sound packages are one check."""
+    """Import every package that this one requires, as one for another platform does not load; sound ones are one check.
+
+    Their names are in this package's own metadata.
+    """
     required = importlib.metadata.requires(DISTRIBUTION) or []
     names = sorted(re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line)
-    modules: dict[str, list[str]] = {}
+    modules, broken = defaultdict[str, list[str]](list), []
     for module, distributions in importlib.metadata.packages_distributions().items():
         for distribution in distributions:
-            modules.setdefault(_normalized(distribution), []).append(module)
-    checks = [_package(name, modules.get(_normalized(name), [])) for name in names]
-    broken = [check for check in checks if not check.ok]
-    return [Check("packages", ok=True, found=f"{len(checks) - len(broken)} can be imported"), *broken]
-
-
-def _package(distribution: str, modules: Sequence[str]) -> Check:
-    """Import the package, as a package for another platform does not load. ``modules``: its top-level modules."""
-    name = f"package {distribution}"
-    try:
-        version = importlib.metadata.version(distribution)
-        # Some distributions have several modules; the harness imports the module of this name.
-        importlib.import_module(min(modules, key=lambda module: (_normalized(module) not in distribution, module)))
-    except Exception as error:  # noqa: BLE001  a broken package may raise anything when it is imported
-        remedy = f"{sys.executable} -m pip install {distribution}"
-        return Check(name, ok=False, found=f"{type(error).__name__}: {error}", remedy=remedy)
-    return Check(name, ok=True, found=version)
+            modules[_normalized(distribution)].append(module)
+    for name in names:
+        try:
+            importlib.metadata.version(name)
+            # Some distributions have several modules; the harness imports the module of this name.
+            mine = modules[_normalized(name)]
+            importlib.import_module(min(mine, key=lambda module: (_normalized(module) not in name, module)))
+        except Exception as error:  # noqa: BLE001  a broken package may raise anything when it is imported
+            remedy = f"{sys.executable} -m pip install {name}"
+            found = f"{type(error).__name__}: {error}"
+            broken.append(Check(f"package {name}", ok=False, found=found, remedy=remedy))
+    return [Check("packages", ok=True, found=f"{len(names) - len(broken)} can be imported"), *broken]
 
 
 def _top_level() -> Check:
@@ -204,9 +202,9 @@ def _archive() -> Check:
 
 def _jars() -> Iterator[Check]:
     cached = {name: is_cached(target) for name, target in WITH_JARS.items()}
-    if names := [name for name in cached if cached[name]]:
+    if names := [name for name, is_here in cached.items() if is_here]:
         yield Check("cached jars", ok=True, found=", ".join(names))
-    if names := [name for name in cached if not cached[name]]:
+    if names := [name for name, is_here in cached.items() if not is_here]:
         found = f"{', '.join(names)}: by the first run of each"
         yield Check("jars to fetch", ok=True, found=found, remedy=f"harness doctor --fetch {names[0]}")
 

@@ -97,7 +97,7 @@ def report(results: Path, out: Path) -> int:
 )
 def serve(results: Path, port: int) -> int:
     """Serve the same site on 127.0.0.1 until Ctrl-C. It follows runs in progress."""
-    from harness.report.serve import serving  # noqa: PLC0415
+    from harness.report.site import serving  # noqa: PLC0415
 
     if not results.is_dir():
         raise UsageError(f"{results} is not a folder; give one with --results")

@@ -18,9 +18,8 @@ import psutil
 from harness.errors import UsageError
 from harness.host.leftovers import Owner, owner_of_this_process
 from harness.json_codec import from_json, to_json
-from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.latest import newest_patches
-from harness.nightly.matrix import Cell, Matrix, read_matrix
+from harness.nightly.matrix import Cell, Expectation, Matrix, expected, read_expectations, read_matrix
 from harness.play.begin import commit_of_checkout
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import RunFolder, new_run_id

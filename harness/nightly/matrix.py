@@ -3,31 +3,40 @@
 docs/how-to/nightly.md shows a file. Without any ``[[matrix]]``, the keys above the blocks are the only matrix. Each
 ``[[soak]]`` is a cell, which `harness soak` runs after all other runs. A soak is ``as-expected`` if every finding is
 tolerated by name, and ``clean`` if nothing was found: both are expected.
+
+Another file has the expected verdict of each cell: the first ``[[expect]]`` entry that fits counts. An axis that an
+entry leaves out fits all.
 """
 
-import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import filter as matching
+from fnmatch import fnmatchcase
+from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.clients import find_client
 from harness.errors import UsageError
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
 from harness.run_folder.store import GATES, THE_GUARD, UNPROTECTED
 from harness.runtimes import LOCAL, SIM, find_runtime
 from harness.schedules.catalog import ALL, GROUPS, all_scenarios, scenarios_by_name, scenarios_for
-from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
+from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target, line_of
 from harness.targets.settings import parse_settings
-from harness.toml_tables import names_in, read_toml, with_known_keys
+from harness.toml_tables import expect_entries, names_in, read_toml, with_known_keys
 
 SOAK = "soak"
 """The scenario of a cell that is a soak."""
 ANY = "drawn"
 """In place of the client and the nemesis: a soak draws them."""
+VERDICTS = (ANOMALY, AS_EXPECTED, CLEAN)
+"""Verdicts that may be expected."""
 AXES: Final = ("targets", "anomalies", "clients", "nemeses", "runtimes", "protections")
 DEFAULTS: Final[Mapping[str, Any]] = {
     "anomalies": [ALL], "clients": ["librdkafka"], "nemeses": ["kill"], "runtimes": ["local"],
@@ -194,7 +203,7 @@ def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], sour
     if not table.get("targets"):
         raise UsageError(f"{source} names no targets: see `harness targets`")
     patterns = names_in(table, "targets", source)
-    names = [name for pattern in patterns for name in fnmatch.filter(TARGETS, pattern) or [find_target(pattern).name]]
+    names = [name for pattern in patterns for name in matching(TARGETS, pattern) or [find_target(pattern).name]]
     return [target for name in names for target in (name, newest(name)) if target]
 
 
@@ -238,3 +247,56 @@ def _soaks_of_block(block: Mapping[str, Any], newest: Callable[[str], str | None
 
 def _suffix(protection: str) -> str:
     return "" if protection == UNPROTECTED else f", {protection}"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """An entry: patterns by axis, and the ``verdict`` of each cell that fits all.
+
+    ``anomaly`` is meant under its own name. ``as-expected`` is for soaks that tolerate findings, and may be ``clean``.
+    """
+
+    patterns: Mapping[str, Sequence[str]]
+    verdict: str
+    why: str
+
+    def fits(self, cell: Cell) -> bool:
+        """Return whether the entry applies to a cell."""
+        names = {
+            "targets": (cell.target, line_of(cell.target)),
+            "anomalies": (cell.anomaly, cell.scenario),
+            "clients": (cell.client,),
+            "nemeses": (cell.nemesis,),
+            "runtimes": (cell.runtime,),
+            "protections": (cell.protection,),
+        }
+        return all(
+            any(fnmatchcase(name, pattern) for name in names[axis] for pattern in patterns)
+            for axis, patterns in self.patterns.items()
+        )
+
+
+def read_expectations(path: Path | None) -> tuple[Expectation, ...]:
+    """Return the entries of a file, then the entries of this release. Raises `UsageError` for an invalid file."""
+    packaged = resources.files(__package__) / "expectations.toml"
+    return (*(_entries(path, str(path)) if path else ()), *_entries(packaged, packaged.name))
+
+
+def expected(cells: Sequence[Cell], expectations: Sequence[Expectation]) -> dict[Cell, Expectation]:
+    """Return the expectation of each cell. Raises `UsageError` for a cell without one."""
+    by_cell = {}
+    for cell in cells:
+        fitting = next((expectation for expectation in expectations if expectation.fits(cell)), None)
+        if fitting is None:
+            raise UsageError(f"no expectation fits {cell}: add an [[expect]] to a file for --expectations")
+        by_cell[cell] = fitting
+    return by_cell
+
+
+def _entries(path: Path | Traversable, source: str) -> Iterator[Expectation]:
+    for entry, place in expect_entries(path, source):
+        with_known_keys(entry, (*AXES, "verdict", "why"), place)
+        if entry.get("verdict") not in VERDICTS:
+            raise UsageError(f"{place}: verdict is {entry.get('verdict')!r}; give {' or '.join(VERDICTS)}")
+        patterns = {axis: names_in(entry, axis, place) for axis in AXES if axis in entry}
+        yield Expectation(patterns, entry["verdict"], str(entry.get("why", "")))

@@ -22,7 +22,7 @@ from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
 from harness.report.pictures.story import Story, read_story
-from harness.report.pictures.timeline import draw_graph, timeline, transactions, with_states
+from harness.report.pictures.timeline import timeline, transactions, with_states
 from harness.report.pictures.topology import topology
 from harness.run_folder.store import RunFolder, begin_of, login_file
 
@@ -164,7 +164,7 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, dr
             "findings": by_place[table.place],
             "states": (states := states_of(dict(by_place[table.place]).values(), manifest["absent_brokers"])),
             "timeline": with_states(drawn.timelines.get(table.place) or timeline(drawn.story, *table.place), states),
-            "graph": draw_graph(transactions(table, drawn.story.entries.get(table.place, {}))),
+            "edges": transactions(table, drawn.story.entries.get(table.place, {})),
         }
         for table in side_by_side(folder, manifest, verdict.findings, drawn.story)
     ]

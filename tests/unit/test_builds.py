@@ -18,8 +18,7 @@ from harness.cli.run import command_line
 from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.json_codec import from_json, to_json
-from harness.nightly.expectations import expected, read_expectations
-from harness.nightly.matrix import Matrix, read_matrix
+from harness.nightly.matrix import Matrix, expected, read_expectations, read_matrix
 from harness.nightly.night import command_of
 from harness.play.begin import begin_manifest
 from harness.play.options import RunOptions

@@ -11,9 +11,8 @@ from fakes.http_servers import served
 
 from harness.errors import UsageError
 from harness.json_codec import from_json, to_json
-from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
-from harness.nightly.matrix import Cell, Matrix, SoakCell, options_of, read_matrix
+from harness.nightly.matrix import Cell, Matrix, SoakCell, expected, options_of, read_expectations, read_matrix
 from harness.nightly.night import command_of
 from harness.soak.causes import NAMES, read_expected
 from harness.targets import TARGETS

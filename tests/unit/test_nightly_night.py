@@ -17,9 +17,8 @@ from findings import soak_json
 from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, SoakVerdict
-from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
-from harness.nightly.matrix import read_matrix
+from harness.nightly.matrix import Expectation, expected, read_expectations, read_matrix
 from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
 from harness.nightly.reports import (
     CellResult,

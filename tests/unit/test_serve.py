@@ -15,7 +15,7 @@ from test_site import ID, stored
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.report.serve import HOST, app_of, serving
+from harness.report.site import HOST, app_of, serving
 
 OURS = f"http://{HOST}:8642"
 RUN = f"runs/kafka-4.4/stuck-lso/{ID.format(1)}.html"

@@ -15,16 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
-from harness.report.pictures.picture import (
-    LABEL_IN,
-    WIDTH_IN,
-    annotate,
-    draw_steps,
-    picture,
-    raised,
-    rows_over_time,
-    shade,
-)
+from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, annotate, draw_steps, raised, rows_over_time, shade
 from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 if TYPE_CHECKING:
@@ -53,10 +44,8 @@ REMOVED_COLOUR, DIVERGED_COLOUR = "#e69f00", "#7a0177"
 Edges: TypeAlias = "dict[tuple[str, str, str], list[int]]"
 """By transaction, marker and kind (`TRUE` or `WRONG`): the brokers that take a wrong marker, none for the true one."""
 OPEN: Final = "no marker: open"
-ROW_IN, EXTRA_IN, BOX_IN = 0.55, 0.7, 0.15
 TRUE, WRONG = "true", "wrong"
 _MARKER_OF: Final = {"committed": "commit", "aborted": "abort"}
-_STYLES: Final = {TRUE: ("#009e73", "solid"), WRONG: ("#d55e00", "dashed")}
 
 
 def timeline(story: Story, topic: str, partition: int) -> str:
@@ -67,7 +56,10 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     events = story.events.get(place, [])
     changed_s = _last_change_s(events, story.outages, replicas.values(), background)
     ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
-    titles = ["clients", *(f"broker {broker}: {_last_offsets(replica)}" for broker, replica in replicas.items())]
+    titles = ["clients"]
+    for broker, replica in replicas.items():
+        offsets = ", ".join(f"{name} {getattr(replica, field)[-1]}" for field, name, *_ in LINES)
+        titles.append(f"broker {broker}: {offsets}")
     unshown = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
     left_in = TICK_IN + min(
         LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3
@@ -197,10 +189,6 @@ def _text(events: Sequence[StoryEvent]) -> str:
     return ", ".join(texts)
 
 
-def _last_offsets(replica: ReplicaTimeline) -> str:
-    return ", ".join(f"{name} {getattr(replica, field)[-1]}" for field, name, *_ in LINES)
-
-
 def transactions(table: SideBySide, entries: Mapping[int, ObservedEntry]) -> Edges:
     """Return the graph: transactions with an edge to the marker that ended them, and one to a broker's wrong marker.
 
@@ -222,34 +210,6 @@ def transactions(table: SideBySide, entries: Mapping[int, ObservedEntry]) -> Edg
                 if broker not in brokers:
                     brokers.append(broker)
     return edges
-
-
-def draw_graph(edges: Edges) -> str:
-    """Return an SVG element, "" without transactions."""
-    if not edges:
-        return ""
-    sides = [list(dict.fromkeys(edge[side] for edge in edges)) for side in (0, 1)]
-    rows = max(map(len, sides))
-    nodes = [(node, x, (number + 0.5) / len(side)) for x, side in enumerate(sides) for number, node in enumerate(side)]
-    places = {node: (x, -rows * share) for node, x, share in nodes}
-    sides_in = (LABEL_IN * max(map(len, side)) + BOX_IN for side in sides)
-    with picture(EXTRA_IN + ROW_IN * rows, (*sides_in, 0, 0)) as drawing:
-        axes = drawing.figure.subplots()
-        axes.set_axis_off()
-        axes.set_xlim(0, 1)
-        axes.set_ylim(-rows, 0)
-        for (transaction, marker, kind), brokers in edges.items():
-            start, end = places[transaction], places[marker]
-            colour, dashes = _STYLES[kind]
-            arrow = {"arrowstyle": "->", "color": colour, "linestyle": dashes, "linewidth": 1.8}
-            axes.annotate("", end, start, arrowprops=arrow | {"shrinkA": 8, "shrinkB": 8})
-            label = "ended by" if kind == TRUE else f"taken so by broker {', '.join(map(str, brokers))}"
-            middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-            annotate(axes, label, middle, (0, 4), color=colour, ha="center", va="bottom")
-        for node, (x, y) in places.items():
-            box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
-            axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)
-    return drawing.svg
 
 
 def _name(kind: str, offset: int) -> str:
