@@ -182,10 +182,7 @@ def show_findings(out: Terminal, verdict: Verdict) -> None:
 
 
 def _evidence_lines(finding: Finding) -> Iterator[str]:
-    """Yield the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
-
-    Of a record of an internal topic also what its readers get, its coordinator, and the line that commits an offset.
-    """
+    """Yield the evidence for a finding, the assumptions, and what readers get of a record of an internal topic."""
     record = finding.record
     lines = (
         ("consequence", finding.consequence),

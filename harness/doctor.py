@@ -39,10 +39,7 @@ _PORTS = 4
 
 @dataclass(frozen=True)
 class Check:
-    """The state of one part of the machine (``found``), whether it is as needed, and the remedy, "" for none.
-
-    A check may be ``ok`` and have a remedy: jars that are not cached yet are fetched by the first run.
-    """
+    """A part of the machine. It may be ``ok`` and have a ``remedy``, such as for jars that the first run fetches."""
 
     name: str
     ok: bool
@@ -81,10 +78,7 @@ def _java() -> Check:
 
 
 def _packages() -> list[Check]:
-    """Import every package that this one requires, as one for another platform does not load; sound ones are one check.
-
-    Their names are in this package's own metadata.
-    """
+    """Import every required package, as one for another platform does not load; sound ones are one check."""
     required = importlib.metadata.requires(DISTRIBUTION) or []
     names = sorted(re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line)
     modules, broken = defaultdict[str, list[str]](list), []

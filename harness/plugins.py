@@ -86,10 +86,7 @@ class PluginGroup:
 
 
 class Registry(Mapping[str, T]):
-    """The built-in objects by name, then those of plugins.
-
-    ``taken`` returns what a plugin's object contributes, or None.
-    """
+    """The built-in objects by name, then those of plugins. ``taken`` returns what a plugin contributes, or None."""
 
     def __init__(
         self, group: PluginGroup, built_in: Mapping[str, T], taken: Callable[[Any], T | None] = lambda content: content

@@ -157,10 +157,7 @@ def command_line(options: RunOptions) -> str:
 
 
 def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> RunOptions:
-    """Return the options of Click's parameters; ``options_given``: the parameters on the command line itself.
-
-    Raises `UsageError` for missing options, and for options that contradict each other.
-    """
+    """Return the options of Click's parameters. Raises `UsageError` for missing and for contradictory options."""
     if {"schedule", "anomaly"} <= options_given:
         raise UsageError("leave out --anomaly: the schedule names its anomaly")
     required = ("target",) if "schedule" in options_given else ("target", "anomaly")

@@ -34,10 +34,7 @@ _END_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """The result of a scenario in a run: its verdict, and the names of the ``anomalies`` in its topic.
-
-    ``witness``: the first finding as one line, "" where there is none.
-    """
+    """A scenario's verdict and ``anomalies`` in a run. ``witness``: the first finding as one line, or ""."""
 
     scenario: str
     verdict: str

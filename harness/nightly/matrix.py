@@ -117,10 +117,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All runs of a night in their order: each cell runs once before any is repeated.
-
-    ``timers`` and ``settings`` are for `harness run`.
-    """
+    """All runs in their order: each cell runs once before any repeat. ``timers``, ``settings``: for `harness run`."""
 
     outages: tuple[Outage, ...]
     timers: str = "fast"

@@ -46,10 +46,7 @@ class AuditText:
 
 
 def audit_text(verdict: Verdict, repair: str, file: str | None) -> AuditText:
-    """Return an audit in words.
-
-    ``repair``: options of `harness repair` for this cluster. ``file``: where the verdict was written.
-    """
+    """Return an audit in words. ``repair``: options of `harness repair`. ``file``: where the verdict was written."""
     repair = f"harness repair {file or FILE} {repair} --plan"
     kinds = _kinds(verdict.findings)
     notes = [("note", note) for note in verdict.notes or ()]

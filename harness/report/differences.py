@@ -28,10 +28,7 @@ class ComparedText:
 
 
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
-    """Return the previous run of the same target, anomaly, nemesis and client, with the same protection, by its name.
-
-    ``runs``: oldest first.
-    """
+    """Return the previous run of the same target, test and protection, by run name. ``runs``: oldest first."""
     previous: dict[str, StoredRun] = {}
     last: dict[tuple[str, ...], StoredRun] = {}
     for run in runs:

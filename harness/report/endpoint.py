@@ -48,10 +48,7 @@ def round_problems(failure: str | None, round_ms: int, interval_s: float, now_ms
 
 
 def gauge(name: str, text: str, labels: str, values: Mapping[Any, float]) -> Metric:
-    """Return a metric with a sample for each key: the text of its label, or a tuple of texts, in the order of labels.
-
-    ``labels``: their names, separated by spaces.
-    """
+    """Return a metric with a sample for each key: a text, or a tuple of texts in the order of ``labels`` ("a b")."""
     family = GaugeMetricFamily(name, text, labels=labels.split())
     for key, value in sorted(values.items()):
         family.add_metric(key if isinstance(key, tuple) else [key], value)

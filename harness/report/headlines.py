@@ -26,10 +26,7 @@ def headline(finding: Finding) -> str:
 
 
 def worst_number(findings: Sequence[Finding]) -> int | None:
-    """Return the number, from 1, of the finding that a page begins with; None without findings.
-
-    A visible effect is worse than a latent one; then the order of `_SENTENCES` decides, then that of the verdict.
-    """
+    """Return the number, from 1, of the worst finding: visible before latent, then as in `_SENTENCES`; None without."""
     order = [*_SENTENCES, *(finding.anomaly for finding in findings)]
     ranks = [(finding.effect != VISIBLE, order.index(finding.anomaly)) for finding in findings]
     return ranks.index(min(ranks)) + 1 if ranks else None

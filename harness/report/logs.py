@@ -71,10 +71,7 @@ class SideBySide:
 def side_by_side(
     folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Finding], story: Story
 ) -> list[SideBySide]:
-    """Return every partition of a run after the rejoin, with the payloads' records that no broker has any more.
-
-    Every finding has a row, also one about a record that was never seen.
-    """
+    """Return every partition after the rejoin; records that no broker has, and findings about them, have rows, too."""
     outcomes = _outcomes(folder)
     numbers: dict[Place, dict[int, dict[int, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for number, finding in enumerate(findings, 1):

@@ -171,10 +171,7 @@ def _make_room(out: Path) -> None:
 
 
 def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, Any]:
-    """Count the verdicts of scenarios with an absent broker, of one anomaly or of all.
-
-    ``columns``: versions. ``rows``: anomaly and payload, and the counts of each column.
-    """
+    """Count verdicts of scenarios with an absent broker: ``rows`` by anomaly and payload, ``columns`` by version."""
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for run in runs:
         if run.manifest.get("takes_away", True):

@@ -46,18 +46,12 @@ REPLICA: Final = ("", "#1f5fa8", "-")
 
 
 def soak_page(soak: StoredSoak, linked: Collection[str], address: str, up: str = "") -> str:
-    """Return the page of a soak. ``linked``: rounds that have a page; ``address``: its form, with {} for the name.
-
-    ``up``: the address of the page of all runs, "" where there is none.
-    """
+    """Return the page of a soak. ``linked``: rounds with a page, at ``address`` with {}. ``up``: of all runs, or ""."""
     return render("soak.html", soak=soak, linked=linked, address=address, up=up)
 
 
 def round_page(soak: StoredSoak, name: str, back: str) -> str:
-    """Return the page of a round, with its pictures. ``back``: the address of the page of its soak.
-
-    Raises an error of `DRAWING_ERRORS` for damaged evidence.
-    """
+    """Return the page of a round; ``back``: the address of its soak. Raises an error of `DRAWING_ERRORS` for damage."""
     stored = read_round(soak.path / name)
     findings = stored.verdict.findings
     return render(
@@ -81,10 +75,7 @@ def replay_command(soak: StoredSoak, stored: StoredRound) -> str:
 
 
 def write_pages(soak_path: Path, name: str) -> str | None:
-    """Write the page of a soak, and of one of its rounds if its evidence is stored, into their folders.
-
-    Returns the reason where there is no page: evidence counts more than its pictures.
-    """
+    """Write the page of a soak, and of its round if there is evidence. Returns the reason where there is no page."""
     try:
         soak = read_soak(soak_path, "/".join(soak_path.absolute().parts[-3:]))
         if name in soak.with_evidence:
@@ -97,10 +88,7 @@ def write_pages(soak_path: Path, name: str) -> str | None:
 
 
 def draw_round(stored: StoredRound) -> dict[str, str]:
-    """Draw a round, as SVG elements, "" without data. The first row of each has the faults of every broker.
-
-    ``rates``, ``latencies``: a row an operation. ``lags``, ``unstable``: a row a broker, and a line a replica.
-    """
+    """Draw a round, as SVG elements, "" without data. A row is an operation or a broker; the first has faults."""
     by_name: dict[str, list[ClientOperation]] = defaultdict(list)
     for operation in stored.operations:
         by_name[operation.name].append(operation)

@@ -45,10 +45,7 @@ DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run that has a verdict. ``name``: its folder, relative to the results. ``column``: the version, as a title.
-
-    ``began_at``: the time in its id, if any.
-    """
+    """A run that has a verdict. ``name``: its folder, relative to the results. ``column``: the version, as a title."""
 
     folder: store.RunFolder
     name: str
@@ -89,10 +86,7 @@ class Night:
 
 @dataclass(frozen=True)
 class StoredSoak:
-    """A soak. ``name``: its folder, relative to the results. ``with_evidence``: the rounds whose evidence is stored.
-
-    ``column``: the tested version, as a column's title.
-    """
+    """A soak. ``name``: its folder, relative to the results. ``with_evidence``: rounds whose evidence is stored."""
 
     path: Path
     name: str
@@ -103,10 +97,7 @@ class StoredSoak:
 
 @dataclass(frozen=True)
 class Contents:
-    """The stored results of a folder: runs oldest first, all else newest first.
-
-    ``analyses``: titles and markup by name. ``left_out``: omitted folders and pages, with the reason.
-    """
+    """Stored results; runs oldest first, else newest first. ``left_out``: omitted folders and pages, and why."""
 
     runs: Sequence[StoredRun]
     nights: Sequence[Night]
@@ -239,10 +230,7 @@ def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
 
 
 def _folders(results: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders of matching files, in no order; none outside the results folder.
-
-    In contrast to `Path.glob`, folders may vanish meanwhile.
-    """
+    """Yield the folders of matching files, none outside the results. In contrast to `Path.glob`, folders may vanish."""
     top = results.resolve()
     names = (iglob(pattern, root_dir=results, include_hidden=True) for pattern in patterns)  # noqa: PTH207
     for path in (results / name for names_of_pattern in names for name in names_of_pattern):

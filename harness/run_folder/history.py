@@ -124,10 +124,7 @@ class History:
 
 @dataclass(frozen=True)
 class FaultTimes:
-    """A fault on a broker in a soak's round; times in milliseconds since the epoch, None if the history has none.
-
-    ``inject_ms``, ``heal_ms``: the invocations. ``active_ms``, ``healed_ms``: their completions.
-    """
+    """A fault of a soak's round, in ms since the epoch: invocations and completions of its injection and its end."""
 
     fault: str
     broker: int

@@ -36,10 +36,7 @@ class Group:
     def option(
         self, names: str, kind: click.ParamType[Any] | None, text: str, *, name: str = "", **settings: Any
     ) -> cloup.Option:
-        """Return an option, whose help is ``text`` and the default value.
-
-        ``name``: the parameter of the command, if the option has another name.
-        """
+        """Return an option, whose help is ``text`` and the default. ``name``: of its parameter, if it is another."""
         default = settings.get("default")
         if isinstance(default, float) and default.is_integer():
             settings["default"] = int(default)  # the help shows it as it is here

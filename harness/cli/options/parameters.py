@@ -95,10 +95,7 @@ def list_of(kind: Text, metavar: str) -> Text:
 
 
 class Number(click.ParamType[float]):
-    """A finite number within bounds. ``min_open``: the least value itself is not allowed.
-
-    ``is_whole``: a whole number, in ASCII digits; Click's own type accepts any digits that `int` does.
-    """
+    """A number within bounds; ``min_open``: above the least. Click's own whole numbers accept any digits of `int`."""
 
     name = "number"
 

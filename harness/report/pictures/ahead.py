@@ -20,10 +20,7 @@ log = logging.getLogger("harness")
 
 @contextmanager
 def drawing_ahead(folder: RunFolder) -> Iterator[Callable[[], Drawn | None]]:
-    """Draw in a thread while the block runs. Yields a function that waits for the result, None where drawing failed.
-
-    After a failure the page draws these parts again, and reports the error.
-    """
+    """Draw in a thread meanwhile. Yields a function that waits for the result, None if the page has to draw it."""
 
     def draw_parts() -> Drawn | None:
         with suppress(Exception):

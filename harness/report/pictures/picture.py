@@ -81,10 +81,7 @@ def rows_over_time(
     time_label: str = "seconds",
     first_row_in: float = ROW_IN,
 ) -> Iterator[tuple[Picture, Sequence[Axes]]]:
-    """Yield a picture and its axes, a row for each title, all from 0 to ``ends_s``, with one legend below.
-
-    ``sides_in``: the space at the left and the right of the rows.
-    """
+    """Yield a picture and a row for each title, from 0 to ``ends_s``, with one legend. ``sides_in``: margins."""
     heights_in = [first_row_in, *[ROW_IN] * (len(titles) - 1)]
     height_in = TITLE_IN + AXIS_IN + sum(heights_in) + BETWEEN_ROWS_IN * (len(titles) - 1)
     between = BETWEEN_ROWS_IN * len(titles) / sum(heights_in)

@@ -20,10 +20,7 @@ _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
 @dataclass(frozen=True)
 class StoryEvent:
-    """An operation of a client: seconds since the first operation, the process, a text, and its transaction.
-
-    ``names_transaction``: whether the text names the transaction, as those of a begin or an end do.
-    """
+    """An operation of a client. ``names_transaction``: the text names it, as those of a begin or an end do."""
 
     at_s: float
     process: str
@@ -75,10 +72,7 @@ class ObservedEntry:
 
 @dataclass(frozen=True)
 class Story:
-    """A run, by topic and partition; ``replicas`` and ``entries`` then by broker or offset. ``events``: of payloads.
-
-    ``ends_s``: the time of the last event.
-    """
+    """A run, by topic and partition; ``replicas`` and ``entries`` then by broker or offset. ``events``: of payloads."""
 
     events: Mapping[Place, Sequence[StoryEvent]]
     outages: Sequence[Outage]

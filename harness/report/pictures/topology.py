@@ -8,10 +8,7 @@ ABSENT = "#c0392b"
 
 
 def topology(links: Collection[tuple[int, int]], brokers: Sequence[int], absent: Collection[int]) -> str:
-    """Draw brokers in a circle, the absent brokers in red, and a line for each working link.
-
-    ``links`` are (from, to); a link that works in one direction only has an arrow.
-    """
+    """Draw brokers in a circle, and a line for each link (from, to); an arrow, if it works in that direction only."""
     from harness.report.page import render  # noqa: PLC0415  (matplotlib, which few runs need so early)
 
     angles = {broker: 2 * math.pi * index / len(brokers) - math.pi / 2 for index, broker in enumerate(brokers)}
