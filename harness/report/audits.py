@@ -108,7 +108,7 @@ def _of_kind(kind: Kind, findings: Sequence[Finding], repair: str) -> Paragraph:
     rows = _distinct("Impact now", [finding.impact for finding in findings])
     rows += _distinct("Consequence", [finding.consequence for finding in findings])
     rows += _distinct("Cause", [finding.cause for finding in findings])
-    rows += _distinct("Consumers", [finding.record and finding.record.consumers for finding in findings])
+    rows += _distinct("Consumers", [each.record.consumers if each.record else None for each in findings])
     rows += _distinct("Meaning", [finding.means or headline(finding) for finding in findings])
     rows += _distinct("Evidence", [f"{finding.where}: {finding.explanation}" for finding in findings], most=1)
     if findings[0].anomaly == HANGING_TRANSACTION:

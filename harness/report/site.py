@@ -213,7 +213,7 @@ def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
         axes = drawing.figure.subplots()
         for verdict, (mark, colour) in TREND_MARKS.items():
             if points := [(at, columns.index(column)) for at, column, each in marks if each == verdict]:
-                style = {"color": colour, "label": verdict, "markersize": 5, "alpha": 0.7}
+                style: dict[str, Any] = {"color": colour, "label": verdict, "markersize": 5, "alpha": 0.7}
                 axes.plot(*zip(*points, strict=True), mark, **style)
         axes.set_yticks(range(len(columns)), map(visible, columns), parse_math=False)
         axes.set_ylim(len(columns) - 0.5, -0.5)
