@@ -8,7 +8,7 @@ from soaked import SMALL
 
 from harness.broker_files.metadata_log.history import PartitionState
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.run_folder.fault_times import fault_times
+from harness.run_folder.history import fault_times
 from harness.soak.judge.gate_evidence import ReplicaOutage, judge_gates, of_last_topics, outages_in, removable_of
 from harness.soak.play.round import gate_events_of
 
