@@ -5,21 +5,22 @@ writes that the broker has to catch up.
 """
 
 from nemesis import kill, throttle
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.fault import FaultContext
+from nemesis.script import Act, script_of
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Kill the brokers, write until they are behind, and start them again under a throttle."""
     cluster = context.cluster
-    kill.FAULT.inject(context.absent)
+    kill.FAULT.inject(context)
     cluster.wait_absent_left()
     context.write_ballast()
-    throttle.FAULT.inject(context.absent)
-    kill.FAULT.heal(context.absent)
+    throttle.FAULT.inject(context)
+    kill.FAULT.heal(context)
     cluster.wait_registered()
     since_s = cluster.clock.now_s()
     cluster.wait(
-        lambda: all(cluster.observed.looked_since(broker, since_s) for broker in context.absent.brokers),
+        lambda: all(cluster.observed.looked_since(broker, since_s) for broker in context.brokers),
         "the restarted brokers to serve their replicas",
     )
 

@@ -37,5 +37,5 @@ FAULT = Fault(
 SCRIPT = script_of(
     FAULT,
     leaving="put the clock of broker {broker} forward",
-    rejoin=Act("put the clock of broker {broker} right", lambda context: put_right(context.absent)),
+    rejoin=Act("put the clock of broker {broker} right", put_right),
 )

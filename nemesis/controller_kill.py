@@ -6,7 +6,8 @@ and coordinators move.
 
 from harness.schedules.placement import Placement
 from nemesis import kill
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.fault import FaultContext
+from nemesis.script import Act, script_of
 
 QUORUM = 3
 
@@ -18,10 +19,10 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Kill the absent brokers, then the controller; wait until another controller is elected and it is back."""
     cluster = context.cluster
-    kill.FAULT.inject(context.absent)
+    kill.FAULT.inject(context)
     cluster.wait_absent_left()
     cluster.wait(lambda: cluster.active_controller() is not None, "an active controller")
     active = cluster.active_controller()

@@ -11,7 +11,7 @@ from typing import Final
 
 from harness.runtimes.base import DataFiles, Need
 from nemesis.fault import BrokerState, Fault, FaultContext, each
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.script import Act, script_of
 
 SUFFIXES: Final = (".cleaned", ".swap")
 WRITES_A_WINDOW: Final = 20
@@ -37,13 +37,13 @@ def restart(context: FaultContext, broker: int) -> None:
         context.cluster.runtime.start(broker)
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Keep the brokers' cleaners busy, and kill the brokers in mid-pass."""
     context.write_ballast()
-    period_s = context.absent.window_s / WRITES_A_WINDOW
+    period_s = context.window_s / WRITES_A_WINDOW
     ballast = context.cluster.clock.every(period_s, context.write_ballast, "the ballast")
     try:
-        FAULT.inject(context.absent)
+        FAULT.inject(context)
     finally:
         ballast.stop()
     ballast.raise_if_failed()

@@ -5,7 +5,7 @@ As Kafka does when its only log directory fails (KIP-112). The records on its di
 
 from harness.runtimes.base import Disks, Need
 from nemesis.fault import BrokerState, Fault, FaultContext, each
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.script import Act, script_of
 
 
 def make_room(context: FaultContext, broker: int) -> None:
@@ -14,14 +14,13 @@ def make_room(context: FaultContext, broker: int) -> None:
     context.cluster.runtime.start(broker)
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Fill the brokers' disks, and write until they have ended."""
-    FAULT.inject(context.absent)
+    FAULT.inject(context)
     context.write_ballast()
     runtime = context.cluster.runtime
     context.cluster.wait(
-        lambda: not any(runtime.is_up(broker) for broker in context.absent.brokers),
-        "the brokers without disk space to end",
+        lambda: not any(runtime.is_up(broker) for broker in context.brokers), "the brokers without disk space to end"
     )
 
 

@@ -22,6 +22,10 @@ class FaultContext:
 
     ``copy_bytes_per_s``: the pace per partition for a fault that throttles copying. ``window_s`` bounds the time that a
     fault waits for its moment. ``note(f, **fields)`` writes an observation of the fault to the history.
+
+    For scripts, whose ``brokers`` are the absent brokers: ``write_ballast`` writes records that keep a replica or a
+    cleaner busy. ``payload_ends`` returns, for each partition, the offset after the payload that was written before
+    `Script.leave`.
     """
 
     cluster: Cluster
@@ -29,6 +33,8 @@ class FaultContext:
     copy_bytes_per_s: int
     window_s: float
     note: Callable[..., None]
+    write_ballast: Callable[[], None] = lambda: None
+    payload_ends: Callable[[], Mapping[TopicPartition, int]] = dict
 
     def ability(self, protocol: Callable[..., Ability]) -> Ability:
         """Return the runtime as an implementation of the protocol. Raises `HarnessError` for a runtime without it."""
@@ -38,6 +44,11 @@ class FaultContext:
     def exposed(self) -> list[TopicPartition]:
         """The partitions with replicas on these brokers."""
         return [tp for tp, replicas in self.cluster.replicas.items() if set(self.brokers) & set(replicas)]
+
+    def have_copied_payload(self) -> bool:
+        """Return whether the replicas on every broker have the payload."""
+        cluster, ends = self.cluster, self.payload_ends()
+        return all(cluster.reaches(b, tp, ends[tp]) for tp in cluster.exposed for b in self.brokers)
 
 
 class BrokerState(Enum):

@@ -6,14 +6,15 @@ removed.
 """
 
 from nemesis import throttle
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.fault import FaultContext
+from nemesis.script import Act, script_of
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Add the replicas, throttled, and wait until each has copied the payload."""
     cluster = context.cluster
     context.write_ballast()
-    throttle.FAULT.inject(context.absent)
+    throttle.FAULT.inject(context)
     cluster.admin.reassign({tp: cluster.replicas[tp] for tp in cluster.exposed})
     cluster.wait(context.have_copied_payload, "the new replicas to have copied the payload")
 

@@ -1,12 +1,12 @@
 """No fault: the healthy control, in which every replica reads every record."""
 
-from nemesis.fault import start
-from nemesis.script import Act, Script, ScriptContext, nothing
+from nemesis.fault import FaultContext, start
+from nemesis.script import Act, Script, nothing
 
 
-def resume(context: ScriptContext) -> None:
+def resume(context: FaultContext) -> None:
     """Start the absent brokers, as they never left."""
-    start(context.absent)
+    start(context)
     context.cluster.wait_absent_back()
 
 

@@ -13,7 +13,7 @@ from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.runtimes.base import Need, PowerSupplies
 from nemesis.fault import BrokerState, Fault, FaultContext, each, start
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.script import Act, script_of
 
 FLUSH_MESSAGES: Final = "flush.messages"
 INTERNAL_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
@@ -33,14 +33,14 @@ def cut_power(context: FaultContext, broker: int) -> None:
     context.note("power failure", broker=broker, cut=files)
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Have the payload synced, write more, and cut the power."""
     cluster = context.cluster
     topics = sorted({topic for topic, _ in cluster.exposed})
 
     def is_payload_synced() -> bool:
-        ends, power = context.payload_ends(), context.absent.ability(PowerSupplies)
-        losses = (cut.lost for broker in context.absent.brokers for cut in power.unsynced(broker) if cut.lost)
+        ends, power = context.payload_ends(), context.ability(PowerSupplies)
+        losses = (cut.lost for broker in context.brokers for cut in power.unsynced(broker) if cut.lost)
         return all(loss.first_offset >= ends.get(loss.topic_partition, 0) for loss in losses)
 
     cluster.admin.alter_topics(topics, {FLUSH_MESSAGES: "1"})
@@ -48,7 +48,7 @@ def leave(context: ScriptContext) -> None:
     cluster.wait(is_payload_synced, "the payload to be synced to disk")
     cluster.admin.alter_topics(topics, {FLUSH_MESSAGES: None})
     context.write_ballast()
-    FAULT.inject(context.absent)
+    FAULT.inject(context)
 
 
 FAULT = Fault(

@@ -6,20 +6,21 @@ replicas that are not assigned to it (``LogManager.isStrayReplica``): the replic
 """
 
 from nemesis import kill
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.fault import FaultContext
+from nemesis.script import Act, script_of
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Kill the brokers, and unassign their replicas."""
     cluster = context.cluster
-    kill.FAULT.inject(context.absent)
+    kill.FAULT.inject(context)
     cluster.wait_absent_left()
-    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.absent.brokers] for tp in cluster.exposed}
+    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.brokers] for tp in cluster.exposed}
     cluster.admin.reassign(staying)
     cluster.wait_assigned(staying)
 
 
-def assign_again(context: ScriptContext) -> None:
+def assign_again(context: FaultContext) -> None:
     """Assign the replicas again, while the brokers are still down."""
     cluster = context.cluster
     replicas = {tp: cluster.replicas[tp] for tp in cluster.exposed}

@@ -8,7 +8,8 @@ can do this, whatever the retention.
 
 from harness.schedules.placement import Placement
 from nemesis import late_cleaner, throttle
-from nemesis.script import Act, Members, Script, ScriptContext
+from nemesis.fault import FaultContext
+from nemesis.script import Act, Members, Script
 
 LEADERS = 2
 """The leaders of each copy, in turn."""
@@ -29,39 +30,39 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def leave(context: ScriptContext) -> None:
+def leave(context: FaultContext) -> None:
     """Make one broker's cleaner late, and write the records that the copies have to pass."""
     _delay_cleaner(context)
     context.write_ballast()
 
 
-def resume(context: ScriptContext) -> None:
+def resume(context: FaultContext) -> None:
     """Start the absent brokers, which have no replica yet, and make the cleaner late again."""
     throttle.resume(context)
     _delay_cleaner(context)
 
 
-def _delay_cleaner(context: ScriptContext) -> None:
+def _delay_cleaner(context: FaultContext) -> None:
     cluster = context.cluster
-    cluster.delay_cleaners([late_broker(cluster)], context.absent.window_s + cluster.settle_s)
+    cluster.delay_cleaners([late_broker(cluster)], context.window_s + cluster.settle_s)
 
 
-def hand_over(context: ScriptContext) -> None:
+def hand_over(context: FaultContext) -> None:
     """Add the replicas, throttled, while the late broker leads; once each has the payload, let another broker lead."""
-    cluster, absent = context.cluster, context.absent
+    cluster = context.cluster
     late = late_broker(cluster)
-    staying = {tp: [b for b in cluster.replicas[tp] if b not in absent.brokers] for tp in cluster.exposed}
-    throttle.FAULT.inject(absent)
+    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.brokers] for tp in cluster.exposed}
+    throttle.FAULT.inject(context)
     cluster.lead({tp: sorted(brokers, key=lambda b: b != late) for tp, brokers in staying.items()})
-    cleaned_first = {tp: [*sorted(up, key=lambda b: b == late), *absent.brokers] for tp, up in staying.items()}
+    cleaned_first = {tp: [*sorted(up, key=lambda b: b == late), *context.brokers] for tp, up in staying.items()}
     cluster.admin.reassign(cleaned_first)
     cluster.wait(context.have_copied_payload, "the new replicas to have copied the payload")
     cluster.elect(cleaned_first)
 
 
-def rejoin(context: ScriptContext) -> None:
+def rejoin(context: FaultContext) -> None:
     """Lift the throttle, and restore the back-off of the cleaner."""
-    throttle.FAULT.heal(context.absent)
+    throttle.FAULT.heal(context)
     context.cluster.restore_cleaners()
 
 

@@ -5,13 +5,14 @@ until the window is over. The others follow once the absent brokers are back.
 """
 
 from nemesis import stop
-from nemesis.script import Act, ScriptContext, script_of
+from nemesis.fault import FaultContext
+from nemesis.script import Act, script_of
 
 
-def rejoin(context: ScriptContext) -> None:
+def rejoin(context: FaultContext) -> None:
     """Start the absent brokers, then restart every other broker in turn."""
     cluster = context.cluster
-    stop.FAULT.heal(context.absent)
+    stop.FAULT.heal(context)
     cluster.wait_absent_back()
     for broker in cluster.staying:
         cluster.runtime.stop(broker)

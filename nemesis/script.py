@@ -1,11 +1,10 @@
 """Scripts: how a run uses faults."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from harness.cluster.cluster import Cluster
-from harness.kafka_api import TopicPartition
 from harness.schedules.placement import Placement
 from nemesis.fault import BrokerState, Fault, FaultContext
 
@@ -15,34 +14,11 @@ Topology: TypeAlias = set[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class ScriptContext:
-    """A run, for its script. ``absent``: the absent brokers, for faults.
-
-    ``write_ballast`` writes records that keep a replica or a cleaner busy. ``payload_ends`` returns, for each
-    partition, the offset after the payload that was written before `Script.leave`.
-    """
-
-    absent: FaultContext
-    write_ballast: Callable[[], None]
-    payload_ends: Callable[[], Mapping[TopicPartition, int]]
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster under test."""
-        return self.absent.cluster
-
-    def have_copied_payload(self) -> bool:
-        """Return whether the replicas on every absent broker have the payload."""
-        cluster, ends = self.cluster, self.payload_ends()
-        return all(cluster.reaches(b, tp, ends[tp]) for tp in cluster.exposed for b in self.absent.brokers)
-
-
-@dataclass(frozen=True)
 class Act:
     """One act of a script. ``words``: the progress message, in which ``{broker}`` stands for the absent brokers."""
 
     words: str
-    perform: Callable[[ScriptContext], None]
+    perform: Callable[[FaultContext], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +42,7 @@ class Script:
     leave: Act
     rejoin: Act
     expose: Act | None = None
-    resume: Callable[[ScriptContext], None] | None = None
+    resume: Callable[[FaultContext], None] | None = None
     joins: bool = False
     hands_over: bool = False
     quorum: int = 1
@@ -96,7 +72,7 @@ class Script:
         return BrokerState.OUT_OF_SYNC in states and BrokerState.DOWN not in states
 
 
-def nothing(_context: ScriptContext) -> None:
+def nothing(_context: FaultContext) -> None:
     """Do nothing. As `Script.resume`: leave the absent brokers down."""
 
 
@@ -109,8 +85,8 @@ def script_of(fault: Fault, *, leaving: str = "", rejoining: str = "", **more: A
         name=fault.name,
         summary=fault.summary,
         faults=(fault,),
-        leave=Act(leaving, lambda context: fault.inject(context.absent)),
-        rejoin=Act(rejoining, lambda context: fault.heal(context.absent)),
+        leave=Act(leaving, fault.inject),
+        rejoin=Act(rejoining, fault.heal),
         resume=nothing if fault.broker_state is BrokerState.DOWN else None,
     )
     return replace(script, **more)

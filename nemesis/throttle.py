@@ -7,7 +7,6 @@ is answered in full: the broker settings make fetches small.
 """
 
 from nemesis.fault import Fault, FaultContext, start
-from nemesis.script import ScriptContext
 
 REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -27,9 +26,9 @@ def lift(context: FaultContext) -> None:
     context.cluster.admin.alter_topics(_topics(context), dict.fromkeys(REPLICAS))
 
 
-def resume(context: ScriptContext) -> None:
+def resume(context: FaultContext) -> None:
     """Start the absent brokers. The throttles are settings of the cluster, and still there."""
-    start(context.absent)
+    start(context)
     context.cluster.wait_registered()
 
 

@@ -6,7 +6,7 @@ Every step ends on a condition that was seen to hold. Checkers decide about anom
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
@@ -33,7 +33,7 @@ from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_pro
 from harness.schedules.timers import MOST_STEPS, STEP_S
 from harness.targets import KAFKA, OWN
 from nemesis.fault import FaultContext
-from nemesis.script import Act, ScriptContext
+from nemesis.script import Act
 from workloads.filler import TRANSACTIONAL_PROCESSES, Filler, OffsetsFiller, write_ballast
 from workloads.payload import Payload
 
@@ -186,13 +186,14 @@ class RunPlayer:
             )
 
     @property
-    def _context(self) -> ScriptContext:
+    def _context(self) -> FaultContext:
         cluster, timers = self.cluster, self.plan.timers
         note = partial(self._history.note, process=ops.NEMESIS, phase=Phase.OUTAGE)
-        return ScriptContext(
-            FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, note),
-            self._write_ballast,
-            lambda: {tp: payload.end(tp) for payload in self._payloads.values() for tp in payload.partitions},
+        context = FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, note)
+        return replace(
+            context,
+            write_ballast=self._write_ballast,
+            payload_ends=lambda: {tp: p.end(tp) for p in self._payloads.values() for tp in p.partitions},
         )
 
     def _write_ballast(self) -> None:

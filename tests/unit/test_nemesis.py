@@ -19,7 +19,7 @@ from harness.schedules.timers import TIMERS
 from harness.targets import find_target
 from nemesis import FAULTS, SCRIPTS, declared_in, find_script, topology
 from nemesis.fault import Fault, FaultContext
-from nemesis.script import Act, Script, ScriptContext, nothing
+from nemesis.script import Act, Script, nothing
 
 PACE, WINDOW_S = 1000, 20
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
@@ -39,15 +39,19 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
     )
 
 
-def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, ScriptContext]:
+def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, FaultContext]:
     cluster = recorded_cluster(placement or Placement())
 
     def note(f: str, **fields: Any) -> None:
         cluster.actions.append(f"note {f}: {fields}")
 
-    return cluster, ScriptContext(
-        FaultContext(cluster, cluster.absent, PACE, WINDOW_S, note),
-        lambda: cluster.actions.append("ballast"),
+    return cluster, FaultContext(
+        cluster,
+        cluster.absent,
+        PACE,
+        WINDOW_S,
+        note,
+        write_ballast=lambda: cluster.actions.append("ballast"),
         payload_ends=lambda: dict.fromkeys(cluster.exposed, PAYLOAD_END),
     )
 
@@ -206,16 +210,16 @@ def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], re
 )
 def test_a_fault_is_on_each_of_its_brokers(name: str, begin: str, end: list[str]) -> None:
     cluster, subject = context_of(TWO_AWAY)
-    assert performed(cluster, FAULTS[name].inject, subject.absent) == [begin.format(broker) for broker in (2, 3)]
-    assert performed(cluster, FAULTS[name].heal, subject.absent) == end
+    assert performed(cluster, FAULTS[name].inject, subject) == [begin.format(broker) for broker in (2, 3)]
+    assert performed(cluster, FAULTS[name].heal, subject) == end
 
 
 def test_the_pace_of_the_throttle_is_for_all_partitions_of_exposed_topics() -> None:
     cluster, subject = context_of(TWO_AWAY)
     # Two topics of three partitions, to two followers.
     throttled = [on_topics("*"), on_brokers(leader="12000", follower="6000")]
-    assert performed(cluster, FAULTS["throttle"].inject, subject.absent) == throttled
-    assert performed(cluster, FAULTS["throttle"].heal, subject.absent) == LIFT
+    assert performed(cluster, FAULTS["throttle"].inject, subject) == throttled
+    assert performed(cluster, FAULTS["throttle"].heal, subject) == LIFT
 
 
 def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immediately() -> None:
@@ -333,7 +337,7 @@ def test_a_payload_that_is_never_on_disk_ends_the_run() -> None:
 def test_what_was_lost_is_noted_with_the_isr_that_the_partition_had_before() -> None:
     cluster, subject = context_of()
     cluster.runtime.unsynced_files = [lost("stuck-lso", 7), lost("unknown", 7)]
-    FAULTS["power-failure"].inject(subject.absent)
+    FAULTS["power-failure"].inject(subject)
     (note,) = (action for action in cluster.actions if action.startswith("note"))
     assert (
         "'topic': 'stuck-lso', 'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4, 'isr': [1, 2, 3]"
