@@ -6,20 +6,16 @@ segments), ``grabFilthiestCompactedLog`` and ``maxCompactionDelay`` (a pass begi
 or when the oldest dirty segment is older than ``max.compaction.lag.ms``, KIP-354).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, compress, pairwise
+from typing import Final
 
 from checkers.evidence.copies import replica_facts
+from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.copies.selection import is_compacted
+from harness.broker_files.metadata_log.history import time_text
 from harness.judge.finding import CheckerRow, name_of, place_of
-
-if TYPE_CHECKING:
-    from harness.broker_files.copies.copies import Copies, ReplicaCopy
 
 OVERDUE_MS: Final = 3_600_000
 """A cleaner with thousands of partitions may begin a pass late. A partition that waits for longer is reported."""
@@ -105,9 +101,8 @@ def cleaning(
     sizes = list(accumulate(segment.size_bytes for segment, _ in work))
     clean_bytes, dirty_bytes = sum(s.size_bytes for s, _ in pairs if s.base_offset < dirty), (sizes or [0])[-1]
     threshold = ASSUMED_RATIO if settings.min_cleanable_dirty_ratio is None else settings.min_cleanable_dirty_ratio
-    due = [
-        rolled_ms for (_, rolled_ms), size in zip(work, sizes, strict=True) if size > threshold * (clean_bytes + size)
-    ][:1]
+    is_above = [size > threshold * (clean_bytes + size) for size in sizes]
+    due = [rolled_ms for _, rolled_ms in compress(work, is_above)][:1]
     if work and settings.max_compaction_lag_ms is not None:
         due.append(max(work[0][0].modified_ms + settings.max_compaction_lag_ms, work[0][1]))
     return Cleaning(
@@ -146,11 +141,10 @@ def uncleaned_notes(copies: Copies, replicas: Iterable[CheckerRow]) -> Iterator[
     for copy in copies.replicas:
         values, end = own.get(copy.topic, {}), ends.get((copy.broker, copy.place))
         was_cleaned = copies.metadata is None and replica_facts(copy.folder)["cleaner_offset"] is not None
-        if end is None or not (was_cleaned or is_compacted(copy.topic, values.get("cleanup.policy"))):
-            continue
-        work = cleaning_of(copy, end, read_settings(values))
-        if work is not None and (problem := problem_of(work)):
-            yield f"broker {copy.broker} no longer cleans {name_of(copy.place)}: {problem}"
+        if end is not None and (was_cleaned or is_compacted(copy.topic, values.get("cleanup.policy"))):
+            work = cleaning_of(copy, end, read_settings(values))
+            if work is not None and (problem := problem_of(work)):
+                yield f"broker {copy.broker} no longer cleans {name_of(copy.place)}: {problem}"
 
 
 def problem_of(work: Cleaning) -> str | None:
@@ -171,14 +165,7 @@ def problem_of(work: Cleaning) -> str | None:
     return None
 
 
-def time_text(time_ms: int) -> str:
-    """Return a time for people, in seconds and UTC."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def duration_text(seconds: float) -> str:
     """Return a duration for people, in the largest unit of which it has two."""
-    for unit, unit_s in UNITS_S.items():
-        if seconds >= unit_s * 2:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.1f} s"
+    unit, unit_s = next(((unit, unit_s) for unit, unit_s in UNITS_S.items() if seconds >= unit_s * 2), ("s", 1))
+    return f"{round(seconds / unit_s, 1):g} {unit}"

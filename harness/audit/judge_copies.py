@@ -3,15 +3,15 @@
 Copies come from disks (``harness audit disk``), or were read from a cluster (`harness.audit.live.compare`).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
 
 from checkers.anomalies import FINDERS
 from checkers.attribution.blame import disputed_records, key_states
@@ -26,8 +26,7 @@ from checkers.replay.judged import Judged, judge
 from harness.audit.cleaning import uncleaned_notes
 from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
-from harness.audit.explain.cause import with_cause
-from harness.audit.explain.impact import with_impact
+from harness.audit.explain.impact import with_cause, with_impact
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
 from harness.broker_files.copies.copies import Copies, find_copies
@@ -44,30 +43,15 @@ from harness.spark.jobs import failures_reported, stages_reported, threads
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
-Rows: TypeAlias = "Sequence[CheckerRow]"
-
-FINDER_CHECKS: Mapping[str, Callable[[Judged], DataFrame]] = {name: finder.check for name, finder in FINDERS.items()}
-
-
-def _first_findings(name: str, judged: Judged) -> DataFrame:
-    return first_rows(FINDER_CHECKS[name](judged))
-
-
-FIRST_FINDINGS: Mapping[str, Callable[[Judged], DataFrame]] = {
-    name: partial(_first_findings, name) for name in FINDER_CHECKS
-}
-"""For data of any size."""
+Rows: TypeAlias = Sequence[CheckerRow]
+Checker: TypeAlias = Callable[[Judged], DataFrame]
 
 REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
 KEY_STATES = "key_states"
 VALUES = "values"
 
-CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
-    **FINDER_CHECKS,
+CHECKERS: Mapping[str, Checker] = {
+    **{name: finder.check for name, finder in FINDERS.items()},
     "doubts": lambda judged: side_files.compare(judged.evidence, judged.replicas, judged.opened, judged.beliefs),
     "unsure": lambda judged: side_files.compare_spans(judged.evidence.aborts, judged.evidence.epochs, judged.replicas),
     "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
@@ -79,15 +63,13 @@ NO_ROWS: Mapping[str, Rows] = dict.fromkeys((*CHECKERS, KEY_STATES, VALUES, "lef
 
 WORTH_REDUCING_BYTES = 4 << 20
 """Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
-_LEAST_REPLICAS = 2
 CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
     """Judge copies of any size: small copies completely, larger ones after a reduction.
 
-    Returns the same as `judge_whole`, and the values of disputed records of internal topics. Raises as
-    `failures_reported`.
+    Returns the same as `judge_whole`, with ``values`` of records of internal topics. Raises as `failures_reported`.
     """
     with failures_reported():
         if is_big(copies):
@@ -98,14 +80,11 @@ def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Row
 
 
 def is_big(copies: Sequence[Copies]) -> bool:
-    """Return True for copies that are reduced, by compiled loops, before they are judged.
-
-    Copies that executors store are: only a reduction reads them.
-    """
-    if any(copy.stored for run in copies for copy in run.replicas):
-        return True
-    sizes = (path.stat().st_size for run in copies for copy in run.replicas for path in copy.logs)
-    return sum(sizes) >= WORTH_REDUCING_BYTES
+    """Return True for copies that are reduced, by compiled loops, before they are judged."""
+    # Only a reduction reads copies that executors store.
+    replicas = [copy for run in copies for copy in run.replicas]
+    size_bytes = sum(path.stat().st_size for copy in replicas for path in copy.logs)
+    return size_bytes >= WORTH_REDUCING_BYTES or any(copy.stored for copy in replicas)
 
 
 def judge_whole(evidence: Evidence) -> dict[str, Rows]:
@@ -126,15 +105,20 @@ def judge_copied(evidence: Evidence) -> Judged:
 
 def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
     """Judge copies after their reduction; returns the same as `judge_whole`."""
-    left_out = [
-        {"run": run, "topic": topic, "partition": partition, "keys": keys}
-        for (run, topic, partition), keys in reduced.left_out.items()
-    ]
-    rows = {} if reduced.evidence is None else _computed(judge(reduced.evidence, reduced.replicas), FIRST_FINDINGS)
+    names = ("run", "topic", "partition", "keys")
+    left_out = [dict(zip(names, (*place, keys), strict=True)) for place, keys in reduced.left_out.items()]
+    rows: Mapping[str, Rows] = {}
+    if reduced.evidence is not None:
+        first: dict[str, Checker] = {name: partial(_first_findings, name) for name in FINDERS}
+        rows = _computed(judge(reduced.evidence, reduced.replicas), first)
     return {**NO_ROWS, **rows, **reduced.tables, "left_out": left_out}
 
 
-def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
+def _first_findings(name: str, judged: Judged) -> DataFrame:
+    return first_rows(CHECKERS[name](judged))
+
+
+def _computed(judged: Judged, checkers: Mapping[str, Checker]) -> dict[str, Rows]:
     planned, unplanned = plan(judged, checkers)
     with threads(judged.replicas.sparkSession, THREADS) as pool:
         rows, raised = each(planned, lambda name: collected(planned[name], name), using=pool.map)
@@ -149,47 +133,42 @@ def key_state_rows(judged: Judged, rows: Mapping[str, Rows]) -> Rows:
     return collected(key_states(judged, disputed), KEY_STATES) if disputed else []
 
 
-@dataclass(frozen=True)
-class AuditContext:
-    """Facts about the partitions from outside the compared replicas.
-
-    ``target``: as in ``verdict.json``. ``evidence``: for the attribution; a partition whose replicas are listed there
-    has a verdict, even if none of them was read. ``unknown``: why a partition cannot be called clean.
-    ``broker_findings``: by brokers' answers; dropped where the checkers have a finding at the same place.
-    ``shell``: for commands.
-    """
-
-    target: Mapping[str, Any]
-    evidence: MetadataEvidence = field(default_factory=MetadataEvidence)
-    unknown: Mapping[Place, Sequence[UnknownReason]] = field(default_factory=dict)
-    broker_findings: Sequence[Finding] = ()
-    shell: Shell = field(default_factory=Shell)
-
-
-def context_of_copies(copies: Copies) -> AuditContext:
-    """Return the context of copies: from their metadata log, where there is one."""
-    cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
-    target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
+def shell_of(copies: Copies) -> Shell:
+    """Return the facts for the commands about copies: from their metadata log, where there is one."""
     metadata = copies.metadata
     own = None if metadata is None else {topic: metadata.settings.get(topic, {}) for topic in metadata.topics}
-    evidence = evidence_of_log(metadata, {copy.place for copy in copies.replicas})
-    return AuditContext(target, evidence, shell=Shell(own_settings=own))
+    return Shell(own_settings=own)
 
 
 def assemble(
-    copies: Copies, rows: Mapping[str, Rows], *, timings_s: Mapping[str, float], context: AuditContext | None = None
+    copies: Copies,
+    rows: Mapping[str, Rows],
+    *,
+    timings_s: Mapping[str, float],
+    target: Mapping[str, Any] | None = None,
+    evidence: MetadataEvidence | None = None,
+    unknown: Mapping[Place, Sequence[UnknownReason]] | None = None,
+    broker_findings: Sequence[Finding] = (),
+    shell: Shell | None = None,
 ) -> Verdict:
-    """Return the verdict of an audit, with a scenario for each partition. ``context``: by default that of copies.
+    """Return the verdict of an audit, with a scenario for each partition.
 
-    ``notes`` of the verdict: files and keys that were left out, and missing answers.
+    ``evidence``: for the attribution; a partition whose replicas are listed there has a verdict, even if none of them
+    was read. ``unknown``: why a partition cannot be called clean. ``broker_findings``: by brokers' answers; dropped
+    where the checkers have a finding at the same place. ``shell``: for commands. The defaults of ``target``,
+    ``evidence`` and ``shell`` are those of copies, by their metadata log. ``notes`` of the verdict: files and keys that
+    were left out, and missing answers.
     """
     rows_of_run = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[Place, list[int]] = {}
     for copy in copies.replicas:
         compared.setdefault(copy.place, []).append(copy.broker)
-    context = context or context_of_copies(copies)
-    brokers = {**compared, **context.evidence.replicas}
-    span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], context.evidence)
+    if target is None:
+        cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
+        target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
+    evidence = evidence or evidence_of_log(copies.metadata, compared.keys())
+    brokers = {**compared, **evidence.replicas}
+    span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], evidence)
     damaged, doubts, left_out, facts = (
         by_place(rows_of_run[table]) for table in ("damaged", "doubts", "left_out", "replicas")
     )
@@ -197,19 +176,17 @@ def assemble(
     # A replica that contradicts itself proves nothing about others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
-    disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], context.evidence)
+    disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], evidence)
     values = values_of(rows_of_run[VALUES])
     findings = [with_states(finding, disputes, values) for finding in attribute(disagreements, disputes)]
     findings = [finding for finding in findings + span_findings if finding.place not in contradicted]
     identities = {_identity(finding) for finding in findings}
-    findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
+    findings += [finding for finding in broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
     findings, unlisted = _listed(findings, disagreements)
-    findings = [
-        with_cause(with_impact(with_coordinator(finding, context.evidence), context.evidence), context.evidence)
-        for finding in findings
-    ]
-    findings = with_advice(findings, brokers, context.shell)
+    for explain in (with_coordinator, with_impact, with_cause):
+        findings = [explain(finding, evidence) for finding in findings]
+    findings = with_advice(findings, brokers, shell or shell_of(copies))
     findings_by_place = by_place(findings)
 
     def scenario(place: Place) -> ScenarioVerdict:
@@ -217,11 +194,11 @@ def assemble(
         rows_here = [] if place in damaged else facts.get(place, [])
         facts_here = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in rows_here}
         brokers_here = compared.get(place, [])
-        unknown = [
+        reasons = [
             *(UnknownReason("damaged", row["problem"]) for row in damaged.get(place, [])),
             *(UnknownReason("contradiction", _of_broker(row)) for row in doubts.get(place, [])),
             *(UnknownReason("unsure", _of_broker(row)) for row in unsure.get(place, [])),
-            *context.unknown.get(place, ()),
+            *(unknown or {}).get(place, ()),
             *(UnknownReason("too-many-keys", _left_out_text(row)) for row in left_out.get(place, [])),
             *(UnknownReason("checker-error", f"checker {r['name']} raised {r['reason']}") for r in rows["raised"]),
             *(UnknownReason("not-comparable", text) for text in _why_incomparable(brokers_here, facts_here)),
@@ -229,7 +206,7 @@ def assemble(
         bound = rows_here[0]["bound"] if rows_here else None
         earned = f"{len(brokers_here)} replicas were read to offset {bound} and agree, with themselves too"
         explanations = [finding.explanation for finding in findings_by_place.get(place, [])]
-        verdict, reason = decide(explanations, [why.text for why in unknown], earned)
+        verdict, reason = decide(explanations, [why.text for why in reasons], earned)
         return ScenarioVerdict(
             scenario=name_of(place),
             anomaly=None,
@@ -239,7 +216,7 @@ def assemble(
             verdict=verdict,
             reason=reason,
             exposure={"replicas": [{"broker": broker, **facts_here[broker]} for broker in sorted(facts_here)]},
-            causes=tuple(dict.fromkeys(why.cause for why in unknown)) if verdict == UNKNOWN else None,
+            causes=tuple(dict.fromkeys(why.cause for why in reasons)) if verdict == UNKNOWN else None,
         )
 
     scenarios = tuple(map(scenario, sorted(brokers)))
@@ -248,7 +225,7 @@ def assemble(
         verdict=verdict,
         reason=reason,
         run_id=copies.run_id,
-        target=context.target,
+        target=target,
         timings_s=timings_s,
         scenarios=scenarios,
         findings=tuple(findings),
@@ -271,17 +248,16 @@ def _listed(findings: Sequence[Finding], rows: Rows) -> tuple[list[Finding], lis
         uncollected[place] += max(total - LISTED, 0)
     listed, sentences = [], []
     for place, here in by_place(findings).items():
-        listed += here[:LISTED]
-        if more := len(here[LISTED:]) + uncollected[place]:
-            count = len(here[:LISTED])
-            sentences.append(f"{name_of(place)}: the first {count} findings are listed, and {more:,} more are not")
+        listed += (first := here[:LISTED])
+        if more := len(here) - len(first) + uncollected[place]:
+            sentences.append(f"{name_of(place)}: the first {len(first)} findings are listed, and {more:,} more are not")
     return listed, sentences
 
 
 def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, Mapping[str, Any]]) -> list[str]:
     if not brokers:
         return ["no replica was read"]
-    if len(brokers) < _LEAST_REPLICAS:
+    if len(brokers) == 1:
         return [f"there is only the replica of broker {brokers[0]}, and nothing to compare it with"]
     cleaned = [broker for broker, facts in facts_by_broker.items() if not facts["whole_beyond"]]
     if not cleaned:

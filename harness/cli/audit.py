@@ -283,7 +283,7 @@ def show(
 
     ``repair``: options of `harness repair` for the cluster; None for an unknown address. Raises as `AuditFiles.write`.
     """
-    from harness.audit.explain.summary import show_audit  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.audit.explain.show import show_audit  # noqa: PLC0415  (slow imports, only where needed)
     from harness.report.audits import ANY_CLUSTER  # noqa: PLC0415
 
     code, out, repair = EXIT_CODES[verdict.verdict] if code is None else code, stdout(), repair or ANY_CLUSTER

@@ -90,7 +90,7 @@ def key(topics: tuple[str, ...], key: str, brokers: tuple[str, ...], output: str
             read, notes = read_copies(parse_brokers(brokers, {}), topic, content, numbers)
         else:
             from harness.audit.key.read import read_live, usual_partitions  # noqa: PLC0415
-            from harness.audit.live.rate_limit import RateLimit  # noqa: PLC0415
+            from harness.audit.live.reading import RateLimit  # noqa: PLC0415
 
             progress.stage("ask the cluster")
             cluster = describe(client_of(common.addresses(bootstrap, config)), [topic])

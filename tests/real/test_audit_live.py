@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, Audited, everything, wait_for_replication, write_plainly
 
-from harness.audit.live.broker_reports import ReplicaStatuses, replica_statuses
+from harness.audit.live.broker_reports import ReplicaStatuses, replica_statuses, spans_between
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.exposure import Level, exposure
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.spans import spans_between
-from harness.audit.live.spool import SpoolOptions, spool
+from harness.audit.live.spool import spool
 from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
@@ -32,7 +31,7 @@ THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttle
 def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[AuditedCluster, ReplicaStatuses]:
     cluster = audited.describe()
     looks = replica_statuses(cluster)
-    result = spool(cluster, looks, folder, SpoolOptions(**how))
+    result = spool(cluster, looks, folder, **how)
     assert result.failures == {}
     assert result.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
     assert all(reading.is_complete for reading in result.readings.values())
@@ -93,7 +92,7 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
     until = batches[len(batches) * 2 // 3].max_timestamp_ms
     spans = spans_between(cluster, since, until)
     folder = RunFolder(tmp_path / "audit")
-    result = spool(cluster, looks, folder, SpoolOptions(spans=spans), [(3, TOPIC)])
+    result = spool(cluster, looks, folder, [(3, TOPIC)], spans=spans)
     assert result.readings.keys() == {(3, TOPIC)}
     served = list(iter_batches(logs(folder.fetched_snapshot(3, "after-rejoin") / "audited-0"), source="served"))
     start, stop = spans[TOPIC].start, spans[TOPIC].stop
@@ -158,7 +157,7 @@ def test_a_broker_that_is_away_is_named_and_the_others_are_read(audited: Audited
     try:
         clock.wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
         cluster = audited.describe()
-        result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path / "audit"), SpoolOptions())
+        result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path / "audit"))
         assert result.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
         assert result.failures.keys() == {(3, TOPIC), (3, SECOND)}
         exposed = exposure(cluster)

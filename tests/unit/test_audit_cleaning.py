@@ -70,8 +70,8 @@ def test_when_a_pass_is_due(result: Cleaning, due_hours: int | None) -> None:
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "2.0 h before the last append"]),
-        (work(100, stable=100), ["dirty offset is 100", "open from offset 100 on", "at least 2.0 h"]),
+        (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "2 h before the last append"]),
+        (work(100, stable=100), ["dirty offset is 100", "open from offset 100 on", "at least 2 h"]),
         (work(100, min_cleanable_dirty_ratio=0.7), None),  # for one hour
         (work(100), None),
         (work(400), None),

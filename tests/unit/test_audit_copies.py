@@ -7,7 +7,7 @@ import pytest
 from copied import segment_name
 from metadata_logs import Written, remove_topic, topic_uuid, write_metadata_log
 
-from harness.audit.judge_copies import context_of_copies
+from harness.audit.judge_copies import shell_of
 from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, Copies, find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.broker_files.metadata_log.copy import RecordType
@@ -41,7 +41,7 @@ def test_without_a_topic_what_is_known_to_be_compacted_is_compared(tmp_path: Pat
         "__consumer_offsets, cleaned, policy; 3 more topics are not compacted"
     )
     own = {"policy": {"cleanup.policy": "compact,delete"}, "plain": {}}
-    assert context_of_copies(copies).shell.own_settings == own, "commands restore what the metadata log has"
+    assert shell_of(copies).own_settings == own, "commands restore what the metadata log has"
 
 
 def test_the_policy_of_a_deleted_topic_goes_with_it(tmp_path: Path) -> None:

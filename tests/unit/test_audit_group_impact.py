@@ -6,9 +6,8 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
 from test_audit_summary import audit, finding
 
-from harness.audit.explain.impact import with_groups
-from harness.audit.live import groups
-from harness.audit.live.groups import add_groups
+from harness.audit.explain import impact
+from harness.audit.explain.impact import add_groups, with_groups
 from harness.judge.finding import Finding, InternalRecord, Place
 from harness.judge.verdict import Verdict
 
@@ -82,9 +81,9 @@ def test_what_is_not_permitted_is_a_note() -> None:
 
 
 def test_groups_and_partitions_beyond_the_limits_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MOST_OFFSETS", 4)
-    monkeypatch.setattr(groups, "OFFSETS_A_REQUEST", 2)
-    monkeypatch.setattr(groups, "MOST_PARTITIONS", 1)
+    monkeypatch.setattr(impact, "MOST_OFFSETS", 4)
+    monkeypatch.setattr(impact, "OFFSETS_A_REQUEST", 2)
+    monkeypatch.setattr(impact, "MOST_PARTITIONS", 1)
     fake = broker(groups={f"g{number}": {TP: 5} for number in range(6)})
     verdict = add_groups(of(TP, OTHER), audited({1: fake}), {TP: 2, OTHER: 2})
     assert [len(request.groups) for request in fake.named("OffsetFetch")] == [2, 2]

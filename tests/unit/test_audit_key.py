@@ -12,8 +12,7 @@ from copied import Copy, copy, write_copies
 from fakes.brokers import TP, FakeBroker, Held, audited
 from literal import TOPIC, Txn, abort, commit, delete, emptied, emptied_marker, encode, put
 
-from harness.audit.key.compare import Comparison
-from harness.audit.key.read import KeyPartition, read_copies, read_live, usual_partitions
+from harness.audit.key.read import Comparison, KeyPartition, read_copies, read_live, usual_partitions
 from harness.audit.key.show import exit_code, key_json
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN

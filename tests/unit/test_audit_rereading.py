@@ -9,9 +9,16 @@ from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
-from harness.audit.live.recheck import DisputedItem, still_there
-from harness.audit.live.settle import CHANGING, READINGS, CheckedReading, merged, read_until_settled
-from harness.audit.live.waves import divided
+from harness.audit.live.settle import (
+    CHANGING,
+    READINGS,
+    CheckedReading,
+    DisputedItem,
+    merged,
+    read_until_settled,
+    still_there,
+)
+from harness.audit.live.spool import waves_of
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.judge.finding import Place
@@ -206,6 +213,6 @@ def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() 
 
 def test_a_wave_has_at_most_so_many_bytes_and_a_larger_partition_is_one_of_its_own() -> None:
     sizes = {("t", number): size for number, size in enumerate((4, 5, 2, 30, 0, 9, 1))}
-    numbers = [[number for _, number in wave] for wave in divided(sizes, 10)]
+    numbers = [[number for _, number in wave] for wave in waves_of(sizes, 10)]
     assert numbers == [[0, 1], [2], [3], [4, 5, 6]]
-    assert divided({}, 10) == []
+    assert waves_of({}, 10) == []

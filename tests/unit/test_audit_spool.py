@@ -12,12 +12,9 @@ import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited, audited_cluster
 from fakes.clock import JumpingClock
 
-from harness.audit.live.broker_reports import ReplicaStatus, replica_statuses
-from harness.audit.live.entries import BatchEntry, complete_entries
-from harness.audit.live.pieces import Pieces, SpoolDiskError
-from harness.audit.live.rate_limit import RateLimit
-from harness.audit.live.spans import Span, spans_between
-from harness.audit.live.spool import SpoolOptions, SpoolResult, bound_of, spool
+from harness.audit.live.broker_reports import ReplicaStatus, Span, replica_statuses, spans_between
+from harness.audit.live.reading import BatchEntry, RateLimit, complete_entries
+from harness.audit.live.spool import SpoolDiskError, SpoolResult, bound_of, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
@@ -39,7 +36,7 @@ BROKER = Address("broker", 9092)
 
 def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolResult:
     cluster = audited(brokers, clock=how.pop("clock", None))
-    return spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), SpoolOptions(**how))
+    return spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), **how)
 
 
 def folder_of(tmp_path: Path, broker: int = 1) -> Path:
@@ -65,7 +62,7 @@ def read_after(tmp_path: Path, change: Held, **options: Any) -> SpoolResult:
     cluster = audited({1: broker})
     statuses = replica_statuses(cluster)
     broker.now[TP], broker.states[TP] = change, [change]
-    return spool(cluster, statuses, RunFolder(tmp_path), SpoolOptions(**options))
+    return spool(cluster, statuses, RunFolder(tmp_path), **options)
 
 
 def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
@@ -143,7 +140,7 @@ def test_partitions_share_answers_and_a_large_one_does_not_hide_the_others(tmp_p
     partition = PartitionState(leader=1, replicas=(1,), isr=(1,))
     topic = TopicState("t", {number: partition for _, number in (TP, *small)})
     cluster = audited_cluster(ClusterState("id", {1: Address("127.0.0.1", 9001)}, {"t": topic}), {1: broker})
-    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), SpoolOptions())
+    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path))
     assert {reading.read_to for reading in result.readings.values()} == {10}
     assert records(tmp_path) == b"".join(BATCHES)
     for topic_name, number in small:
@@ -157,7 +154,7 @@ def test_gaps_are_passed(tmp_path: Path) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert records(tmp_path) == batch(3) + batch(6, 7)
     reading = result.readings[1, TP]
-    assert (reading.read_from, reading.read_to, reading.is_complete) == (2, 10, True)
+    assert (reading.span.start, reading.read_to, reading.is_complete) == (2, 10, True)
 
 
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
@@ -177,7 +174,7 @@ def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)})
     assert records(tmp_path) == batch(2, 3, 4) + batch(5, 6)
     reading = result.readings[1, TP]
-    assert (reading.read_from, reading.read_to, reading.bound, reading.is_complete) == (3, 7, 6, False)
+    assert (reading.span.start, reading.read_to, reading.bound, reading.is_complete) == (3, 7, 6, False)
 
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
@@ -206,7 +203,7 @@ def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
     cluster = audited({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
     looks = replica_statuses(cluster)
-    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions())
+    result = spool(cluster, looks, RunFolder(tmp_path))
     assert result.failures == {(3, TP): "it is not registered with the cluster"}
 
 
@@ -214,11 +211,9 @@ def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
     cluster = audited(brokers)
     looks = replica_statuses(cluster)
-    result = spool(cluster, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
+    result = spool(cluster, looks, RunFolder(tmp_path / "again"), [(2, TP)])
     assert result.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
-    with pytest.raises(HarnessError, match="contains a replica already"):
-        Pieces(folder_of(tmp_path / "again", 2))
 
 
 def test_progress_is_reported_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:

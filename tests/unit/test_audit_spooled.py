@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from stored_markers import encode_marker
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge_copies import assemble, is_big, judge_copies, judge_reduced, judge_whole
-from harness.audit.live.broker_reports import TransactionDescriptions, replica_statuses
+from harness.audit.live.broker_reports import Span, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
-from harness.audit.live.executors import ExecutorReader
-from harness.audit.live.spans import Span
-from harness.audit.live.spool import SpoolOptions, copies_of, spool
+from harness.audit.live.source import read_with_executors
+from harness.audit.live.spool import copies_of, spool
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
@@ -221,7 +221,7 @@ def brokers_of(case: Case) -> dict[int, FakeBroker]:
 
 def spooled(name: str, case: Case, folder: RunFolder, cluster: AuditedCluster | None = None, **how: Any) -> Copies:
     cluster = cluster or audited(brokers_of(case))
-    read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans, **how))
+    read = spool(cluster, replica_statuses(cluster), folder, spans=case.spans, **how)
     assert read.failures == {}
     return copies_of(folder, name, read, TransactionDescriptions({word.producer_id: word for word in case.words}))
 
@@ -231,7 +231,9 @@ def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name
     case = CASES[name]
     brokers, steps = brokers_of(case), []
     with listening(brokers) as addresses:
-        executors = ExecutorReader(spark, tmp_path / "plan", None, lambda step, *_: steps.append(step))
+        executors = partial(
+            read_with_executors, session=spark, rate_bytes_s=None, report=lambda step, *_: steps.append(step)
+        )
         copies = spooled(
             name, case, RunFolder(tmp_path / "run"), audited(brokers, addresses=addresses), executors=executors
         )

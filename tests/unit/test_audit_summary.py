@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harness.audit.explain.impact import NONE_LEADS, with_impact
 from harness.audit.explain.metadata_evidence import MetadataEvidence
-from harness.audit.explain.summary import show_audit
+from harness.audit.explain.show import show_audit
 from harness.judge.finding import Finding, ReplicaGroup
 from harness.judge.verdict import ScenarioVerdict, Verdict
 from harness.report.junit import write_audit

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkers.attribution.coverage import EpochCoverage
-from harness.audit.explain.cause import with_cause
+from harness.audit.explain.impact import with_cause
 from harness.audit.explain.metadata_evidence import NOT_ASKED, MetadataEvidence
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 from harness.judge.finding import Finding

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fakes.brokers import TP, FakeBroker, Held
+from fakes.brokers import TP, FakeBroker, Held, audited
 
+from harness.audit.live.broker_reports import Replica, Span
 from harness.audit.live.reading import ReplicaReading
-from harness.audit.live.source import MAX_TASKS, PIECES, BrokerTask, KafkaReplicas, divided, read_pieces
-from harness.audit.live.spans import Span
-from harness.audit.live.spool import Replica
+from harness.audit.live.source import MAX_TASKS, BrokerTask, KafkaReplicas, divided, read_pieces
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError, UsageError
@@ -42,7 +41,7 @@ def dial_to(broker: Any) -> Dial:
 
 def read(broker: FakeBroker, what: BrokerTask) -> tuple[dict[int, bytes], ReplicaReading]:
     """Return the pieces by base offset, and the reading at the end."""
-    rows = pa.Table.from_batches(read_pieces(what, dial_to(broker)), PIECES).to_pylist()
+    rows = list(read_pieces(what, dial_to(broker)))
     assert [row["data"] is None for row in rows] == [*[False] * (len(rows) - 1), True]
     assert len({row["number"] for row in rows}) == len(rows)
     return {row["base_offset"]: row["data"] for row in rows[:-1]}, pickle.loads(rows[-1]["reading"])  # noqa: S301  (of this process)
@@ -86,7 +85,7 @@ def test_a_second_task_returns_only_what_the_first_did_not() -> None:
     later = FakeBroker({TP: [Held(10, 10, batches=BATCHES)]})
     pieces, last = read(later, task(is_last=True, readings=(first,)))
     assert pieces == {4: b"".join(BATCHES[4:])}
-    assert last.read_from == 0
+    assert last.span.start == 0
 
 
 def test_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,28 +111,23 @@ def test_rows_of_records_have_their_broker() -> None:
         source.reader(source.schema()).partitions()
 
 
-def test_a_login_goes_to_tasks_inside_their_partitions_and_not_into_the_plan(tmp_path: Path) -> None:
-    config, plan = tmp_path / "client.properties", tmp_path / "plan"
+def test_a_login_goes_to_tasks_with_the_content_of_its_files_and_is_not_printed(tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         'sasl.jaas.config=PlainLoginModule required username="u" password="hush";\n'
     )
     address = replace(ADDRESSES[1], security=read_security(config))
-    tasks = divided(readings(1, 1), {TP: 10}, {1: address}, tasks=1, rate_bytes_s=None)
-    plan.write_bytes(pickle.dumps(tasks))
-    assert b"hush" not in plan.read_bytes()
-    source = KafkaReplicas({"table": "pieces", "plan": str(plan), "command.config": str(config)})
-    reader = source.reader(source.schema())
-    (partition,) = reader.partitions()
+    (sent,) = divided(readings(1, 1), {TP: 10}, {1: address}, tasks=1, rate_bytes_s=None)
     config.unlink()
-    sent = pickle.loads(pickle.dumps(partition)).value.address.security  # noqa: S301  (of this process)
-    assert sent.credentials == ("u", "hush")
-    assert "hush" not in f"{reader} {partition.value}"
+    received = pickle.loads(pickle.dumps(sent)).address.security  # noqa: S301  (of this process)
+    assert received.credentials == ("u", "hush")
+    assert "hush" not in str(sent)
 
 
 @pytest.fixture
-def plan_of_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[FakeBroker], dict[str, str]]:
-    """Return a function that plans to read one broker, and lets connections reach it."""
+def cluster_of_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBroker], dict[str, str]]:
+    """Return a function that lets connections reach one broker, and returns its options."""
 
     def options(broker: FakeBroker) -> dict[str, str]:
         def connect(address: Address, policy: RetryPolicy, clock: Clock, _dial: Dial) -> Connection:
@@ -141,16 +135,16 @@ def plan_of_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Fa
 
         monkeypatch.setattr("harness.audit.live.source.Connection", connect)
         monkeypatch.setattr("harness.audit.live.source.PATIENT", ONCE)
-        (tmp_path / "plan").write_bytes(pickle.dumps([task()]))
-        return {"plan": str(tmp_path / "plan")}
+        monkeypatch.setattr("harness.audit.live.source.describe", lambda *_: audited({1: broker}))
+        return {"kafka.bootstrap.servers": "kafka-1:9092"}
 
     return options
 
 
 def test_records_are_those_of_the_batches_that_a_broker_serves(
-    plan_of_one: Callable[[FakeBroker], dict[str, str]],
+    cluster_of_one: Callable[[FakeBroker], dict[str, str]],
 ) -> None:
-    options = plan_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}))
+    options = cluster_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}))
     source = KafkaReplicas({**options, "columns": "broker, offset, key"})
     reader = source.reader(source.schema())
     (partition,) = reader.partitions()
@@ -159,9 +153,9 @@ def test_records_are_those_of_the_batches_that_a_broker_serves(
 
 
 def test_a_query_of_a_broker_that_is_gone_ends_with_its_name(
-    plan_of_one: Callable[[FakeBroker], dict[str, str]],
+    cluster_of_one: Callable[[FakeBroker], dict[str, str]],
 ) -> None:
-    source = KafkaReplicas(plan_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, dies_after=1)))
+    source = KafkaReplicas(cluster_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, dies_after=5)))
     reader = source.reader(source.schema())
     with pytest.raises(HarnessError, match=r"^broker 1: gone$"):
         list(reader.read(reader.partitions()[0]))

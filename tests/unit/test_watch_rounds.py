@@ -33,9 +33,20 @@ from harness.audit.live.exposure import Exposure, ExposureKind, Level, ReplicaEx
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter, prefilter_readable
 from harness.audit.live.settle import CheckedReading
 from harness.audit.watch import run
-from harness.audit.watch.checks import WatchChecks, check, lso_spread, open_transactions
 from harness.audit.watch.run import Watch, in_order
-from harness.audit.watch.status import PREFIX, WatchStatus, families, health, page, partitions_json, problems
+from harness.audit.watch.status import (
+    PREFIX,
+    WatchChecks,
+    WatchStatus,
+    check,
+    families,
+    health,
+    lso_spread,
+    open_transactions,
+    page,
+    partitions_json,
+    problems,
+)
 from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
@@ -249,7 +260,7 @@ class TestChecks:
         stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
         cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
         self.described = cluster
-        monkeypatch.setattr("harness.audit.watch.checks.describe", lambda *_, **__: self.described)
+        monkeypatch.setattr("harness.audit.watch.status.describe", lambda *_, **__: self.described)
         return cluster
 
     def test_a_suspicion_has_the_time_when_it_was_first_made(self, cluster: AuditedCluster) -> None:
@@ -305,7 +316,8 @@ class TestComparisons:
         checks = replace(checks_of(cluster), answers=replace(ANSWERS, suspicions=()))
         request = AuditRequest([], (), rate_limit_bytes_s=10, spool_limit_bytes=1000)
         with closing(WatchStore(tmp_path, "id")) as store:
-            yield Watch(request, 20.0, cluster.client, store, FakeComparer(), self.lines.append, checks)  # type: ignore[arg-type]
+            status = WatchStatus(20.0, checks)
+            yield Watch(request, cluster.client, store, FakeComparer(), self.lines.append, status)  # type: ignore[arg-type]
 
     def compare(self, watch: Watch, batch: list[tuple[str, int]]) -> dict[tuple[str, int], WatchedPartition]:
         self.batches.append(batch)
@@ -330,7 +342,7 @@ class TestComparisons:
         while watch.compare_next():
             pass
         self.passes(watch, 1)
-        watch.checks = replace(watch.checks, suspected_since_ms={("u", 1): watch.client.clock.time_ms()})
+        watch.status.checks = replace(watch.status.checks, suspected_since_ms={("u", 1): watch.client.clock.time_ms()})
         self.passes(watch, 1)
         assert watch.compare_next()
         assert self.batches[-1] == [("u", 1)]
@@ -364,7 +376,7 @@ class TestComparisons:
     def test_checks_that_fail_are_reported_once_and_keep_the_last(
         self, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        before, errors = watch.checks, iter([HarnessError("down"), HarnessError("down"), RuntimeError("a bug")])
+        before, errors = watch.status.checks, iter([HarnessError("down"), HarnessError("down"), RuntimeError("a bug")])
 
         def fail(*_: Any) -> None:
             raise next(errors)
@@ -372,7 +384,7 @@ class TestComparisons:
         monkeypatch.setattr(run, "check", fail)
         for _ in range(3):
             watch.check()
-        assert (watch.checks, watch.status.check_failure, watch.status.check_failures) == (before, "a bug", 3)
+        assert (watch.status.checks, watch.status.check_failure, watch.status.check_failures) == (before, "a bug", 3)
         assert len(self.lines) == 2
         monkeypatch.setattr(run, "check", lambda *_: before)
         watch.check()
@@ -402,15 +414,15 @@ class NothingRead:
 def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
     cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
-    for module in ("checks", "run"):
+    for module in ("status", "run"):
         monkeypatch.setattr(f"harness.audit.watch.{module}.describe", lambda *_, **__: cluster)
     monkeypatch.setattr("harness.audit.live.compare.add_groups", lambda verdict, *_: verdict)
     with closing(WatchStore(tmp_path, "id")) as store:
         watch = Watch(
-            AuditRequest([Address("b", 1)], ()), 60.0, cluster.client, store, NothingRead(), print,  # type: ignore[arg-type]
-            check(cluster.client, ()),
+            AuditRequest([Address("b", 1)], ()), cluster.client, store, NothingRead(), print,  # type: ignore[arg-type]
+            WatchStatus(60.0, check(cluster.client, ())),
         )  # fmt: skip
-        assert watch.compare_next(), watch.comparison_failure
+        assert watch.compare_next(), watch.status.comparison_failure
         row = json.loads(partitions_json(watch.status, watch.client.clock.time_ms())[1])["partitions"][0]
         assert (row["scenario"], row["verdict"], row["findings"][0]["anomaly"]) == ("t-0", "anomaly", "stuck-lso")
         assert samples(watch.status)["diverged_partitions", "stuck-lso"] == 1

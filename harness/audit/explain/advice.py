@@ -1,12 +1,9 @@
 """The meaning of a finding for the operators of the cluster, and the remedy: sentences, and commands to copy.
 
 A command that removes a replica's copy is given only where every disagreement of the partition is decided, and a
-correct replica is left. Otherwise the command could destroy the last correct copy: then the advice is to pause
-compaction, and to save every replica's folder.
-
-A new commit of a group's offset is copied to every replica, and supersedes the disputed commit. So the right offset is
-committed explicitly, once a broker coordinates the group whose replica is right; only then a replica is rebuilt. Where
-the evidence does not decide, nothing is copied over: the records that the application has processed decide.
+correct replica is left: else it could destroy the last correct copy. A new commit of a group's offset is copied to
+every replica, and supersedes the disputed commit: so the right offset is committed explicitly, once a broker whose
+replica is right coordinates the group, before a replica is rebuilt.
 """
 
 import json
@@ -23,7 +20,7 @@ from checkers.finding import HANGING_TRANSACTION
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, KAFKAS_OWN
 from harness.broker_files.internal_topics.phrases import CLASSIC_GROUP, OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
 from harness.escape import escape
-from harness.judge.finding import Finding, Place, ServedState, by_place
+from harness.judge.finding import Finding, Place, ServedState, by_place, name_of
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first commands set the variables."""
@@ -37,7 +34,6 @@ PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.m
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
 COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and start the consumers'
-UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica can be proven correct"
 SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text())
 ONCE_AGREED: Final = "# once the replicas agree: "
@@ -61,14 +57,9 @@ class Shell:
 
     def variables(self) -> list[str]:
         """Return the commands that set variables."""
-        return [
-            f"BOOTSTRAP={shlex.quote(self.bootstrap)}",
-            *([] if self.config is None else [f"CONFIG={shlex.quote(self.config)}{self._config_note}"]),
-        ]
-
-    @property
-    def _config_note(self) -> str:
-        return "  # or a client's properties file, for SASL and TLS" if self.config == ANY_CONFIG else ""
+        note = "  # or a client's properties file, for SASL and TLS" if self.config == ANY_CONFIG else ""
+        config = [] if self.config is None else [f"CONFIG={shlex.quote(self.config)}{note}"]
+        return [f"BOOTSTRAP={shlex.quote(self.bootstrap)}", *config]
 
     def call(self, tool: str, words: str) -> str:
         """Return the command that calls one of Kafka's tools."""
@@ -82,38 +73,25 @@ class Shell:
         own = {name: value for name, value in (known or {}).items() if name in PAUSE_SETTINGS}
         inherited = [name for name in PAUSE_SETTINGS if name not in own]
         note = "  # or --add-config with the values that the topic had" if known is None else ""
-        commands = []
-        if inherited:
-            commands.append(self._configure(topic, f"--delete-config {','.join(inherited)}{note}"))
-        if own:
-            commands.append(self._configure(topic, f"--add-config {_settings(own)}"))
-        return commands
+        changes = [f"--delete-config {','.join(inherited)}{note}"] if inherited else []
+        return [*(self._configure(topic, change) for change in changes), *([self.pause(topic, own)] if own else [])]
 
-    def pause(self, topic: str) -> str:
-        """Return the command that pauses a topic's compaction."""
-        return self._configure(topic, f"--add-config {_settings(PAUSE_SETTINGS)}")
+    def pause(self, topic: str, settings: Mapping[str, str] = PAUSE_SETTINGS) -> str:
+        """Return the command that pauses a topic's compaction, or that gives the topic other settings."""
+        return self._configure(topic, f"--add-config {','.join(map('='.join, settings.items()))}")
 
     def _configure(self, topic: str, change: str) -> str:
         return self.call("kafka-configs.sh", f"--alter --entity-type topics --entity-name {topic} {change}")
-
-
-def _settings(values: Mapping[str, str]) -> str:
-    return ",".join(map("=".join, values.items()))
 
 
 @dataclass(frozen=True)
 class _Partition:
     """A partition. ``brokers`` hold its replicas, in order; ``leaders`` are the brokers that are shown to be right."""
 
-    topic: str
-    number: int
+    place: Place
     brokers: Sequence[int]
     leaders: Sequence[int]
     is_decided: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.number}"
 
 
 def with_advice(
@@ -133,34 +111,29 @@ def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]
     wrong = {finding.broker for finding in accusing if finding.decided}
     right = {broker for finding in accusing for broker in finding.right or ()} - wrong
     leaders = [broker for broker in brokers if broker in right]
-    return _Partition(*place, brokers, leaders, all(finding.decided for finding in accusing))
+    return _Partition(place, brokers, leaders, all(finding.decided for finding in accusing))
 
 
 def _advised(finding: Finding, partition: _Partition, shell: Shell) -> Finding:
+    topic, number = partition.place
     fields = {
         "broker": finding.broker,
-        "partition": partition.name,
+        "partition": name_of(partition.place),
         "producer_id": finding.producer_id,
         "leader": next(iter(partition.leaders), None),
-        "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
+        "why": NONE_RIGHT if partition.is_decided else "another disagreement of this partition is not decided",
     }
     is_of_group = is_about_offsets(finding)
     remedies = SENTENCES["do-offsets" if is_of_group else "do"]
-    commands = [shell.pause(partition.topic)]
-    resume = [f"{ONCE_AGREED}{command}" for command in shell.restore(partition.topic)]
+    resume = [f"{ONCE_AGREED}{command}" for command in shell.restore(topic)]
+    do, commands = remedies["no-leader" if finding.decided else UNDECIDED], [shell.pause(topic), *resume]
     if finding.anomaly == HANGING_TRANSACTION:
-        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
+        at = f"--topic {topic} --partition {number} --start-offset {finding.offset}"
         fields["caution"] = caution_of(finding).text
         do, commands = SENTENCES["do"]["hanging"], [shell.call("kafka-transactions.sh", f"abort {at}")]
-    elif not finding.decided:
-        do = remedies[UNDECIDED]
-        commands += resume
-    elif partition.is_decided and partition.leaders:
-        do = remedies["recopy"]
-        commands += _recopy(partition, finding.broker, partition.leaders[0], shell, is_of_group=is_of_group)
-    else:
-        do = remedies["no-leader"]
-        commands += resume
+    elif finding.decided and partition.is_decided and partition.leaders:
+        recopy = _recopy(partition, finding.broker, partition.leaders[0], shell, is_of_group=is_of_group)
+        do, commands = remedies["recopy"], [shell.pause(topic), *recopy]
     means = _meaning(finding).format(**fields)
     return replace(finding, means=means, do=do.format(**fields), commands=(*shell.variables(), *commands))
 
@@ -203,35 +176,30 @@ def _recopy(partition: _Partition, broker: int, leader: int, shell: Shell, *, is
 
     ``is_of_group``: the partition has committed offsets, which are committed again before the replica is rebuilt.
     """
-    topic, number = partition.topic, partition.number
+    (topic, number), name = partition.place, name_of(partition.place)
     others = [leader, *(other for other in partition.brokers if other not in {leader, broker})]
     elect = shell.call(ELECTION, f"--election-type preferred --topic {topic} --partition {number}")
     describe = shell.call("kafka-log-dirs.sh", f"--describe --broker-list {broker} --topic-list {topic}")
 
-    def assign(replicas: Sequence[int], name: str) -> list[str]:
-        return _assign(partition, replicas, name, shell)
+    def assign(replicas: Sequence[int], step: str) -> list[str]:
+        assignment = {"topic": topic, "partition": number, "replicas": list(replicas)}
+        file = f"{name}-{step}.json"
+        reassign = shell.call("kafka-reassign-partitions.sh", f"--reassignment-json-file {file}")
+        return [
+            f"echo '{json.dumps({'version': 1, 'partitions': [assignment]})}' > {file}",
+            f"{reassign} --execute --throttle {THROTTLE_BYTES_S}",
+            f"{reassign} --verify  # continue once it is complete",
+        ]
 
     return [
-        f"{describe}  # copy its folder of {partition.name} with cp -a, on the host of broker {broker}",
+        f"{describe}  # copy its folder of {name} with cp -a, on the host of broker {broker}",
         *([*assign([*others, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []),
         *assign(others, "without"),
         *([] if is_of_group else [elect]),
-        f"{describe}  # continue once {partition.name} is gone",
+        f"{describe}  # continue once {name} is gone",
         *assign([*others, broker], "with"),
         *(assign(partition.brokers, "order") if list(partition.brokers) != [*others, broker] else []),
         *shell.restore(topic),
-    ]
-
-
-def _assign(partition: _Partition, replicas: Sequence[int], name: str, shell: Shell) -> list[str]:
-    assignment = {"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}
-    plan = json.dumps({"version": 1, "partitions": [assignment]})
-    file = f"{partition.name}-{name}.json"
-    reassign = shell.call("kafka-reassign-partitions.sh", f"--reassignment-json-file {file}")
-    return [
-        f"echo '{plan}' > {file}",
-        f"{reassign} --execute --throttle {THROTTLE_BYTES_S}",
-        f"{reassign} --verify  # continue once it is complete",
     ]
 
 

@@ -1,18 +1,13 @@
 """From disagreements to accusations: each finding of an audit names the wrong replica, or is undecided.
 
-Checkers find disagreements between replicas, and describe one of the replicas. `checkers.attribution.blame` decides
-which replicas are wrong about a disputed record, as far as a witness shows it. Here both become findings. A finding
-that is proven or shown stays on the replica that is wrong. A finding that accuses a right replica moves to the wrong
-ones. Each undecided dispute becomes one finding that lists what each replica serves.
-
-Of several ``.txnindex`` spans of one aborted transaction, a witness that received every record shows which is right.
+Checkers describe one of the replicas that disagree, and `checkers.attribution.blame` decides which replicas are wrong,
+as far as a witness shows it. A finding that accuses a right replica moves to the wrong ones. Each undecided dispute
+becomes one finding that lists what each replica serves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from checkers.attribution.blame import (
     DELETED,
@@ -25,37 +20,23 @@ from checkers.attribution.blame import (
     blame_transaction,
     states_served,
 )
+from checkers.attribution.coverage import EpochCoverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.json_codec import to_json
 from harness.judge.finding import CheckerRow, Finding, Place, ReplicaGroup, brokers_text, by_place, finding_of, place_of
 from harness.schedules.catalog import Anomaly
 
-if TYPE_CHECKING:
-    from checkers.attribution.coverage import EpochCoverage
-    from harness.audit.explain.metadata_evidence import MetadataEvidence
-
-STUCK = str(Anomaly.STUCK_LSO)
-DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)
-POISON = str(Anomaly.ABORTED_TO_COMMITTED)
-HIDDEN = str(Anomaly.COMMITTED_TO_ABORTED)
-
+STUCK, DIVERGED = str(Anomaly.STUCK_LSO), str(Anomaly.TOMBSTONE_DIVERGENCE)
+POISON, HIDDEN = str(Anomaly.ABORTED_TO_COMMITTED), str(Anomaly.COMMITTED_TO_ABORTED)
 BELIEVED_OUTCOME = {POISON: COMMITTED, HIDDEN: ABORTED}
 """The outcome that an accused replica assigns to the disputed record's transaction."""
 NO_WITNESS = "no replica is shown to have received every record since then"
-NO_TRANSACTIONS = "the cluster has no __transaction_state, so only a delete removes a value"
-NOT_LOST = "no replica lost records in another way"
 
 
-@dataclass(frozen=True)
-class DisputeDecision:
-    """The brokers that are ``wrong`` in a dispute; empty where it is undecided, and then ``reasons`` has why."""
-
-    wrong: frozenset[int]
-    right: frozenset[int] = frozenset()
-    reasons: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+Decision: TypeAlias = tuple[Blame, Mapping[int, tuple[str, ...]]]
+"""Who is wrong in a dispute, and the anomalies of a wrong broker. Of an undecided dispute, ``reasons`` has why."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +50,19 @@ class Disputes:
     @classmethod
     def of(
         cls, key_states: Iterable[CheckerRow], replicas: Iterable[CheckerRow], evidence: MetadataEvidence
-    ) -> Disputes:
+    ) -> "Disputes":
         """Sort the rows of one audit."""
         disputed: dict[tuple[Place, bytes, int], dict[int, CheckerRow]] = {}
         for row in key_states:
             disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
         return cls(disputed, by_place(replicas), evidence)
 
-    def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
-        """Return every replica's state of a key and of a record."""
-        rows = self.key_states.get((place, key, offset), {})
+    def states_of(self, finding: Finding, offset: int) -> list[KeyState]:
+        """Return every replica's state of a finding's key and of a record; nothing without a key."""
+        rows = {} if finding.key is None else self.key_states.get((finding.place, finding.key, offset), {})
+        replicas = () if finding.key is None else self.replicas.get(finding.place, ())
         states = []
-        for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"]):
+        for facts in sorted(replicas, key=lambda facts: facts["broker"]):
             row = rows.get(facts["broker"], {})
             last, at = row.get("last"), row.get("at")
             states.append(
@@ -105,11 +87,11 @@ def attribute(rows: Iterable[CheckerRow], disputes: Disputes) -> list[Finding]:
     for row in rows:
         finding = finding_of(row)
         states = _disputed_states(finding, finding.offset, disputes)
-        decision = (_proven if row["proven"] else _decide)(finding, states, disputes)
-        findings += [_decided(finding, broker, states, decision) for broker in sorted(decision.wrong)]
-        if not decision.wrong:
+        blame, names = (_proven if row["proven"] else _decide)(finding, states, disputes)
+        findings += [_decided(finding, broker, states, blame, names.get(broker, ())) for broker in sorted(blame.wrong)]
+        if not blame.wrong:
             dispute = (finding.place, finding.key, finding.offset)
-            undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
+            undecided.setdefault(dispute, []).append(_undecided(finding, states, blame))
     # Findings that accused a right replica may have become the same: the first of a place and name stays.
     distinct: dict[tuple[object, ...], Finding] = {}
     for finding in (*findings, *map(_merged, undecided.values())):
@@ -120,20 +102,22 @@ def attribute(rows: Iterable[CheckerRow], disputes: Disputes) -> list[Finding]:
 
 def _disputed_states(finding: Finding, offset: int, disputes: Disputes) -> list[KeyState]:
     """Return the states of a finding's key; none where the finding is not about the served state of a key."""
-    if finding.key is None or finding.anomaly == STUCK:
-        return []
-    return disputes.states_of(finding.place, finding.key, offset)
+    return [] if finding.anomaly == STUCK else disputes.states_of(finding, offset)
 
 
-def _proven(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> DisputeDecision:
+def _proven(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Return the decision, with the right brokers, where the logs alone prove that a replica is wrong."""
-    witness, accused = finding.witness, frozenset({finding.broker})
+    coverage, witness, accused = disputes.evidence.coverage_of(finding.place), finding.witness, {finding.broker}
     for name, is_deleted in (("deleted_at", True), ("last_committed_at", False)):
         if (at := witness.get(name)) is not None:
-            coverage = disputes.evidence.coverage_of(finding.place)
             right = _serving(None if is_deleted else at, at, finding, states, coverage)
-            return DisputeDecision(accused, right - accused)
-    return DisputeDecision(accused, _received_since(finding, disputes) - accused)
+            break
+    else:
+        # Those that received every record since the finding's record, by any replica that still has it.
+        every = disputes.states_of(finding, finding.offset)
+        epochs = {state.at.leader_epoch for state in every if state.at is not None}
+        right = frozenset(state.broker for state in every if epochs and coverage.received(state.broker, min(epochs)))
+    return Blame(wrong=frozenset(accused), right=right - accused), {}
 
 
 def _serving(
@@ -153,15 +137,7 @@ def _serving(
     return blame_state(finding.offset, states, coverage).right
 
 
-def _received_since(finding: Finding, disputes: Disputes) -> frozenset[int]:
-    """Return the brokers that received every record since the finding's record, by any replica that still has it."""
-    states = [] if finding.key is None else disputes.states_of(finding.place, finding.key, finding.offset)
-    epochs = {state.at.leader_epoch for state in states if state.at is not None}
-    coverage = disputes.evidence.coverage_of(finding.place)
-    return frozenset(state.broker for state in states if epochs and coverage.received(state.broker, min(epochs)))
-
-
-def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> DisputeDecision:
+def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
     coverage, accused, witness = disputes.evidence.coverage_of(finding.place), finding.broker, finding.witness
     believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(finding.anomaly)
@@ -181,9 +157,12 @@ def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
     if accused in state.wrong | state.right and state.wrong:
         return _decision(state, {broker: _names(broker, states, state, finding, disputes) for broker in state.wrong})
     if disputes.evidence.is_without_transactions and finding.anomaly == DIVERGED:
-        return DisputeDecision(frozenset({accused}), reasons=(NO_TRANSACTIONS,), assumptions=(NOT_LOST,))
+        why = "the cluster has no __transaction_state, so only a delete removes a value"
+        return Blame(
+            wrong=frozenset({accused}), reasons=(why,), assumptions=("no replica lost records in another way",)
+        ), {}
     why = outcome.contradiction or state.contradiction or f"{NO_WITNESS}: {_missing(finding, states, disputes)}"
-    return DisputeDecision(frozenset(), reasons=(why,))
+    return Blame(reasons=(why,)), {}
 
 
 def _missing(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> str:
@@ -196,19 +175,17 @@ def _missing(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -
     coverage = disputes.evidence.coverage_of(finding.place)
     brokers_by_gap: dict[str, list[int]] = {}
     for state in states:
-        brokers_by_gap.setdefault(coverage.gap(state.broker, min(epochs)) or _silence(state), []).append(state.broker)
+        # A replica with every record does not show which state is right either:
+        silent = f"and its log starts at offset {state.log_start}"
+        if state.open_from is not None:
+            silent = f"with offset {state.open_from} in an open transaction"
+        gap = coverage.gap(state.broker, min(epochs)) or f"received every record, {silent}"
+        brokers_by_gap.setdefault(gap, []).append(state.broker)
     return "; ".join(f"{brokers_text(brokers)}: {gap}" for gap, brokers in brokers_by_gap.items())
 
 
-def _silence(state: KeyState) -> str:
-    """Return why the state of a replica with every record does not show which state is right."""
-    if state.open_from is not None:
-        return f"received every record, with offset {state.open_from} in an open transaction"
-    return f"received every record, and its log starts at offset {state.log_start}"
-
-
-def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> DisputeDecision:
-    return DisputeDecision(frozenset(names), blame.right - frozenset(names), blame.reasons, blame.assumptions, names)
+def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> Decision:
+    return replace(blame, wrong=frozenset(names), right=blame.right - frozenset(names)), names
 
 
 def _names(
@@ -231,9 +208,11 @@ def _names(
     return (POISON if is_newer_alive else HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
 
 
-def _decided(finding: Finding, broker: int, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
-    names, groups = decision.names.get(broker, ()), _disagree(finding.offset, states)
-    attributed = _attributed(finding, decision, groups)
+def _decided(
+    finding: Finding, broker: int, states: Sequence[KeyState], blame: Blame, names: tuple[str, ...]
+) -> Finding:
+    groups = _disagree(finding.offset, states)
+    attributed = _attributed(finding, blame, groups)
     if broker == finding.broker:
         # Keep the checker's anomaly unless the decision rules it out.
         if names and finding.anomaly not in names and finding.anomaly != UNEXPLAINED_DIVERGENCE:
@@ -241,7 +220,7 @@ def _decided(finding: Finding, broker: int, states: Sequence[KeyState], decision
         candidates = [name for name in finding.candidates if name in names] if names else finding.candidates
         return replace(attributed, candidates=_candidates(candidates))
     served = next(group.serves for group in groups if broker in group.brokers)
-    right = _disagree(finding.offset, [state for state in states if state.broker in decision.right])
+    right = _disagree(finding.offset, [state for state in states if state.broker in blame.right])
     explanation = f"key {_key_text(finding)}: this broker serves {served}, and {_serves_text(right, 'rightly ')}"
     return replace(
         attributed,
@@ -253,13 +232,13 @@ def _decided(finding: Finding, broker: int, states: Sequence[KeyState], decision
     )
 
 
-def _attributed(finding: Finding, decision: DisputeDecision, disagree: tuple[ReplicaGroup, ...]) -> Finding:
+def _attributed(finding: Finding, blame: Blame, disagree: tuple[ReplicaGroup, ...]) -> Finding:
     return replace(
         finding,
-        decided=bool(decision.wrong),
-        decided_by=tuple(decision.reasons) if decision.wrong else (),
-        assumptions=tuple(decision.assumptions),
-        right=tuple(sorted(decision.right)),
+        decided=bool(blame.wrong),
+        decided_by=blame.reasons if blame.wrong else (),
+        assumptions=blame.assumptions,
+        right=tuple(sorted(blame.right)),
         disagree=disagree,
     )
 
@@ -268,20 +247,19 @@ def _candidates(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names) if len(names) > 1 else ()
 
 
-def _undecided(finding: Finding, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
+def _undecided(finding: Finding, states: Sequence[KeyState], blame: Blame) -> Finding:
     groups = _disagree(finding.offset, states)
-    why = f"cannot tell which replica is wrong: {'; '.join(decision.reasons)}"
     explanation = (
-        f"key {_key_text(finding)}: {_serves_text(groups) or 'replicas differ'}; {why}. If broker {finding.broker} is "
-        f"wrong: {finding.explanation}"
+        f"key {_key_text(finding)}: {_serves_text(groups) or 'replicas differ'}; cannot tell which replica is wrong:"
+        f" {'; '.join(blame.reasons)}. If broker {finding.broker} is wrong: {finding.explanation}"
     )
-    return replace(_attributed(finding, decision, groups), explanation=explanation)
+    return replace(_attributed(finding, blame, groups), explanation=explanation)
 
 
 def _merged(findings: Sequence[Finding]) -> Finding:
     names = dict.fromkeys(name for finding in findings for name in finding.names)
-    is_visible = any(finding.effect == VISIBLE for finding in findings)
-    return replace(findings[0], candidates=_candidates(list(names)), effect=VISIBLE if is_visible else LATENT)
+    effect = VISIBLE if any(finding.effect == VISIBLE for finding in findings) else LATENT
+    return replace(findings[0], candidates=_candidates(list(names)), effect=effect)
 
 
 def _disagree(offset: int, states: Sequence[KeyState]) -> tuple[ReplicaGroup, ...]:
@@ -290,9 +268,8 @@ def _disagree(offset: int, states: Sequence[KeyState]) -> tuple[ReplicaGroup, ..
 
 
 def _serves_text(groups: Sequence[ReplicaGroup], adverb: str = "") -> str:
-    verbs = ("serve" if len(group.brokers) > 1 else "serves" for group in groups)
-    phrases = zip(groups, verbs, strict=True)
-    return "; ".join(f"{brokers_text(group.brokers)} {adverb}{verb} {group.serves}" for group, verb in phrases)
+    verbs = ("serves", "serve")
+    return "; ".join(f"{brokers_text(g.brokers)} {adverb}{verbs[len(g.brokers) > 1]} {g.serves}" for g in groups)
 
 
 def _key_text(finding: Finding) -> str:
@@ -305,9 +282,8 @@ def attribute_spans(rows: Iterable[CheckerRow], evidence: MetadataEvidence) -> t
     """Return findings, and the undecided rows of `side_files.compare_spans`.
 
     A replica whose span starts earlier than the span of a witness has missed a marker in between, which ends another
-    transaction of the witness. Whether the other transaction was committed is no longer recorded, so the finding
-    has candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was
-    cleaned: legal.
+    transaction of the witness; whether that was committed is no longer recorded. A span that is shorter than the
+    witness's belongs to a replica that copied a log after it was cleaned: legal.
 
     Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from
     the records that cleaning has left (`LogSegment.recover`).
@@ -351,4 +327,4 @@ def _span_findings(row: CheckerRow, reasons: Mapping[int, str], start: int) -> I
                     "span_here_from": first, "span_to": end, "other_broker": witness, "span_there_from": start,
                 },
             )  # fmt: skip
-            yield _attributed(finding, DisputeDecision(frozenset({broker}), frozenset(reasons), proof), ())
+            yield _attributed(finding, Blame(None, frozenset({broker}), frozenset(reasons), proof), ())

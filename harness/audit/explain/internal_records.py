@@ -1,23 +1,23 @@
 """Findings on internal topics: what each replica serves, decoded, and whether the coordinator's replica is right.
 
 Checkers keep no values, which may be large. Of the few records that a finding is about, the values are read from the
-replicas' segments (`read_values`); the findings get their text afterwards (`with_states`).
-
-A group is coordinated by the leader of one partition of ``__consumer_offsets``, which the hash of its id gives; in the
-same way a transactional id by ``__transaction_state``, and a share group's partition by ``__share_group_state``.
-Sources: ``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.partitionFor``,
-``ShareCoordinatorService.partitionFor``, all of which hash alike.
+replicas' segments. The hash of a group's id gives the partition of ``__consumer_offsets`` whose leader coordinates the
+group; in the same way ``__transaction_state`` for a transactional id, ``__share_group_state`` for a share group's
+partition (``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.partitionFor``,
+``ShareCoordinatorService.partitionFor``, all of which hash alike).
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from checkers.attribution.blame import KeyState
+from harness.audit.explain.attribution import Disputes
+from harness.audit.explain.metadata_evidence import MetadataEvidence
+from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.internal_topics.decode import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
@@ -27,15 +27,10 @@ from harness.broker_files.internal_topics.decode import (
 from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, Subject, committed_offset, state, subject
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
+from harness.broker_files.segments.records import MAX_INT64
 from harness.escape import escape
 from harness.judge.finding import CheckerRow, CoordinatorStatus, Finding, Place, ServedState, place_of
 from harness.schedules.scenario import offsets_partition
-
-if TYPE_CHECKING:
-    from checkers.attribution.blame import KeyState
-    from harness.audit.explain.attribution import Disputes
-    from harness.audit.explain.metadata_evidence import MetadataEvidence
-    from harness.broker_files.copies.copies import Copies, ReplicaCopy
 
 Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
 """Values by partition, broker and offset of the log."""
@@ -69,15 +64,13 @@ def read_values(copies: Sequence[Copies], key_states: Iterable[CheckerRow]) -> l
 def _values(copy: ReplicaCopy, offsets: Collection[int]) -> Iterator[tuple[int, bytes | None]]:
     """Yield the values at these offsets, each from the last segment that begins at or before it."""
     bases = [segment.base_offset for segment in copy.segments]
-    for path, (base, end) in zip(copy.logs, zip_longest(bases, bases[1:]), strict=True):
-        here = {offset for offset in offsets if base <= offset and (end is None or offset < end)}
-        if here:
-            try:
-                for batch in _batches(path, here):
-                    records = iter_records(batch, source=str(path))
-                    yield from ((record.offset, record.value) for record in records if record.offset in here)
-            except (CorruptLogError, OSError):
-                continue
+    for path, base, end in zip(copy.logs, bases, [*bases[1:], MAX_INT64], strict=False):
+        here = {offset for offset in offsets if base <= offset < end}
+        # A record that cannot be read is left out.
+        with suppress(CorruptLogError, OSError):
+            for batch in _batches(path, here) if here else ():
+                records = iter_records(batch, source=str(path))
+                yield from ((record.offset, record.value) for record in records if record.offset in here)
 
 
 def _batches(path: Path, offsets: Collection[int]) -> Iterator[Batch]:
@@ -105,10 +98,9 @@ def with_states(finding: Finding, disputes: Disputes, values: Values) -> Finding
     Replicas that serve the same are one state.
     """
     about, record = subject(finding.topic, finding.key), finding.record
-    if record is None or finding.key is None or about is None or about.key is None:
+    if record is None or about is None or about.key is None:
         return finding
-    key_states = disputes.states_of(finding.place, finding.key, finding.offset)
-    states = _served_states(finding.place, about, key_states, values)
+    states = _served_states(finding.place, about, disputes.states_of(finding, finding.offset), values)
     if not states:
         return replace(finding, record=replace(record, states=()))
     if finding.decided:
@@ -122,11 +114,8 @@ def _served_states(place: Place, about: Subject, key_states: Sequence[KeyState],
 
     def text_at(broker: int, offset: int | None) -> str:
         value = None if offset is None else values.get((place, broker, offset))
-        return (
-            state(place[0], about, value)
-            if offset is None or value is not None
-            else f"the record of log offset {offset}"
-        )
+        is_unread = offset is not None and value is None
+        return f"the record of log offset {offset}" if is_unread else state(place[0], about, value)
 
     texts: dict[int, str] = {}
     offsets: dict[str, set[int | None]] = defaultdict(set)
@@ -138,26 +127,23 @@ def _served_states(place: Place, about: Subject, key_states: Sequence[KeyState],
         offsets[text].add(key_state.alive_at)
     states: dict[tuple[str, int | None], ServedState] = {}
     for key_state in key_states:
-        broker, at = key_state.broker, key_state.alive_at
-        text = f"{texts[broker]} (log offset {at})" if len(offsets[texts[broker]]) > 1 else texts[broker]
+        broker, at, text = key_state.broker, key_state.alive_at, texts[key_state.broker]
+        text = f"{text} (log offset {at})" if len(offsets[text]) > 1 else text
+        brokers = states[text, at].brokers if (text, at) in states else ()
         committed = None if at is None else committed_offset(place[0], about, values.get((place, broker, at)))
-        served = ServedState(
-            brokers=(), state=text, committed_offset=committed, pending=key_state.open_from is not None
+        pending = key_state.open_from is not None
+        states[text, at] = ServedState(
+            brokers=(*brokers, broker), state=text, committed_offset=committed, pending=pending
         )
-        served = states.get((text, at), served)
-        states[text, at] = replace(served, brokers=(*served.brokers, broker))
     return list(states.values())
 
 
 def _summary(about: Subject, states: Sequence[ServedState]) -> str:
     """Return "committed offset 60 on broker 2, 10 on brokers 1 and 3"."""
-    parts: list[str] = []
-    for served in states:
-        text = served.state
-        if about.key is not None and about.key.type == OFFSET_COMMIT and parts and parts[0].startswith(COMMITTED):
-            text = text.removeprefix(COMMITTED)
-        parts.append(f"{text} on {on_brokers(served.brokers)}")
-    return ", ".join(parts)
+    first, *others = (f"{served.state} on {on_brokers(served.brokers)}" for served in states)
+    if about.key is not None and about.key.type == OFFSET_COMMIT and first.startswith(COMMITTED):
+        others = [text.removeprefix(COMMITTED) for text in others]
+    return ", ".join((first, *others))
 
 
 def on_brokers(numbers: Sequence[int]) -> str:
@@ -180,18 +166,15 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
         here = f"partition {offsets_partition(hashed, count)} of {topic}, which has {count} partitions"
         broker, text = -1, f"{name} belongs to {here}: no coordinator reads this record"
     elif broker >= 0:
-        standing = _standing(finding, broker)
+        if not finding.decided:
+            standing = UNDECIDED
+        elif broker == finding.broker:
+            standing = WRONG
+        elif broker in (finding.right or ()):
+            standing = RIGHT
         text = f"{role}: broker {broker} ({'diverged' if standing == WRONG else standing})"
     coordinator = CoordinatorStatus(broker=broker if broker >= 0 else None, is_=standing, text=text)
     return replace(finding, record=replace(record, coordinator=coordinator))
-
-
-def _standing(finding: Finding, broker: int) -> str:
-    if not finding.decided:
-        return UNDECIDED
-    if broker == finding.broker:
-        return WRONG
-    return RIGHT if broker in (finding.right or ()) else UNAFFECTED
 
 
 def _coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -1,21 +1,16 @@
 """Leadership and ISR of each partition, by a metadata log or a running cluster: evidence from outside the logs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from checkers.attribution.coverage import EpochCoverage
+from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.judge.finding import Place
-
-if TYPE_CHECKING:
-    from harness.audit.live.cluster import AuditedCluster
-
 
 NO_COPY: Final = "the copies have no metadata log (the folder __cluster_metadata-0 of any broker)"
 NOT_ASKED: Final = "the metadata log was not read (--controllers), so only the leaders of the current epochs are known"
@@ -63,23 +58,21 @@ def evidence_of_cluster(
 ) -> MetadataEvidence:
     """Return the evidence of a cluster's metadata ``before`` and ``after`` its replicas were read.
 
-    The metadata has neither earlier leaders, nor since when a replica is in the ISR; the metadata ``log`` after the
-    reading has them. Without it, coverage has the current leader epochs only, and only of partitions whose leader epoch
-    did not change meanwhile.
+    Earlier leaders, and since when a replica is in the ISR, are in the metadata ``log`` after the reading. Without it,
+    coverage has the current leader epochs only, of partitions whose leader epoch did not change meanwhile.
     """
     coverage: dict[Place, EpochCoverage] = {}
-    for (topic, number), state in before.state.partitions.items() if after is not None else ():
-        now = after.state.partitions.get((topic, number)) if after is not None else None
+    latest, latest_partitions = (after or before).state, {} if after is None else after.state.partitions
+    for (topic, number), state in before.state.partitions.items():
+        now = latest_partitions.get((topic, number))
         is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
         if state.leader_epoch is not None and is_same:
             states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
             history = PartitionHistory(topic, "", number, since_creation=False, states=states)
             coverage[topic, number] = EpochCoverage(history)
-    latest = (after or before).state
     metadata = None if log is None else log.metadata
-    coverage |= evidence_of_log(metadata, ()).coverage
     return MetadataEvidence(
-        coverage,
+        {**coverage, **evidence_of_log(metadata, ()).coverage},
         {place: state.replicas for place, state in before.state.partitions.items()},
         {place: state.leader for place, state in latest.partitions.items()},
         {topic.name: len(topic.partitions) for topic in latest.topics.values()},

@@ -6,31 +6,24 @@ The rules are those of `checkers.replay.batch_outcomes`, for a single key and wi
 emptied control batch ends none.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
-from harness.broker_files.copies.copies import LEADER_EPOCHS
+from harness.audit.cleaning import Cleaning
+from harness.broker_files.copies.copies import LEADER_EPOCHS, ReplicaCopy
 from harness.broker_files.segments.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL, until_cut
 from harness.broker_files.segments.blocks import Block, Readable, iter_blocks, key_hashes, unpack
 from harness.broker_files.segments.records import COMMIT, MARKERS
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 
-if TYPE_CHECKING:
-    from harness.audit.cleaning import Cleaning
-    from harness.broker_files.copies.copies import ReplicaCopy
-
 MOST_RECORDS: Final = 1000
-_COLUMNS: Final = (
-    "base_offset", "last_offset", "record_count", "attributes", "producer_id", "leader_epoch", "marker",
-    "timestamp_base_ms",
-)  # fmt: skip
+_HEADER: Final = ("base_offset", "last_offset", "record_count", "attributes")
+_COLUMNS: Final = (*_HEADER, "producer_id", "leader_epoch", "marker", "timestamp_base_ms")
 
 
 @dataclass

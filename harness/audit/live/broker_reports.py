@@ -3,26 +3,34 @@
 ListOffsets as a debugging consumer returns the log end offset and the log start offset. A Fetch at the log end offset
 returns the high watermark and the last stable offset, and no records. DescribeProducers lists the open transactions.
 Followers of Redpanda refuse ListOffsets and DescribeProducers: there a Fetch at the leader's log start offset is sent,
-which returns one batch.
-
-Every broker is asked for the transactions that it coordinates. FindCoordinator is not used: that request would create
+which returns one batch. Every broker is asked for the transactions that it coordinates: FindCoordinator would create
 ``__transaction_state`` where the topic is missing.
 """
-
-from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
+from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
-from harness.errors import UsageError
+from harness.broker_files.segments.records import MAX_INT64
+from harness.errors import HarnessError, UsageError
 from harness.escape import escape
+from harness.judge.finding import name_of
 from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import choose_fetch_version, fetch, list_log_ends
+from harness.kafka_api.fetch import (
+    LATEST,
+    NO_SUCH_OFFSET,
+    ReplicaState,
+    choose_fetch_version,
+    fetch,
+    list_log_ends,
+    list_offsets,
+)
 from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.topics import describe_log_dirs
 from harness.kafka_api.transactions import (
     OpenTransaction,
     TransactionDescription,
@@ -32,15 +40,14 @@ from harness.kafka_api.transactions import (
     open_transactions,
 )
 
-if TYPE_CHECKING:
-    from harness.audit.live.cluster import AuditedCluster
-
-
-NO_RECORDS_BYTES = 1
 NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
 ONGOING = "Ongoing"
 FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 """``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
+
+
+Replica: TypeAlias = tuple[int, TopicPartition]
+"""A broker, and a partition of which it has a replica."""
 
 
 class UnreadableTopicError(UsageError):
@@ -70,8 +77,8 @@ class ReplicaStatuses:
     replicas does not answer.
     """
 
-    replicas: Mapping[tuple[int, TopicPartition], ReplicaStatus]
-    unseen: Mapping[tuple[int, TopicPartition], str]
+    replicas: Mapping[Replica, ReplicaStatus]
+    unseen: Mapping[Replica, str]
     silent: Mapping[int, str]
 
     @property
@@ -124,22 +131,19 @@ def _request_statuses(
         version = caller.ask(choose_fetch_version())
         ends = caller.ask(list_log_ends(replicas[broker]))
         fetch_at = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
-        statuses: dict[TopicPartition, ReplicaStatus | str] = {
-            tp: e for tp, e in fetch_at.items() if isinstance(e, str)
-        }
         offsets = {tp: offset for tp, offset in fetch_at.items() if isinstance(offset, int)}
-        if not offsets:
-            return statuses
-        states = caller.ask(fetch(offsets, max_bytes=NO_RECORDS_BYTES, version=version))
+        states = caller.ask(fetch(offsets, max_bytes=1, version=version)) if offsets else {}
         # The last request: open transactions are at least as new as the high watermark.
-        producers = caller.ask(describe_producers(offsets))
-        for tp, state in states.items():
-            if isinstance(state, str):
-                statuses[tp] = state
-            else:
+        producers = caller.ask(describe_producers(offsets)) if offsets else {}
+        statuses: dict[TopicPartition, ReplicaStatus | str] = {}
+        for tp, end in ends.items():
+            state = states.get(tp, end)
+            if isinstance(state, ReplicaState):
                 reported = state.log_start, state.high_watermark, state.last_stable_offset
-                log_end = end if isinstance(end := ends[tp], int) else None
+                log_end = end if isinstance(end, int) else None
                 statuses[tp] = ReplicaStatus(*reported, log_end, open_transactions(producers[tp]))
+            else:
+                statuses[tp] = str(state)
         return statuses
 
     answers, errors = cluster.client.ask_all(replicas, ask)
@@ -149,6 +153,67 @@ def _request_statuses(
         {replica: why for replica, why in statuses.items() if isinstance(why, str)},
         {broker: str(error) for broker, error in errors.items()},
     )
+
+
+def sizes_bytes(cluster: AuditedCluster, replicas: Collection[Replica]) -> dict[Replica, int]:
+    """Return the size of each replica's segments on disk; nothing for a broker that does not report sizes."""
+
+    def ask(broker: int, caller: Connection) -> dict[Replica, int]:
+        sizes = caller.ask(describe_log_dirs([tp for node, tp in replicas if node == broker])).sizes_bytes
+        return {(broker, tp): size for tp, size in sizes.items()}
+
+    answers, _ = cluster.client.ask_all({broker for broker, _ in replicas}, ask)
+    return {replica: size for answer in answers.values() for replica, size in answer.items()}
+
+
+@dataclass(frozen=True)
+class Span:
+    """The offsets to read: from ``start`` on, and before ``stop``, which is not set where it is `MAX_INT64`."""
+
+    start: int
+    stop: int = MAX_INT64
+
+
+def spans_between(
+    cluster: AuditedCluster,
+    since_ms: int | None,
+    until_ms: int | None,
+    places: Collection[TopicPartition] | None = None,
+) -> dict[TopicPartition, Span]:
+    """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
+
+    Leaders return offsets by time (KIP-79). Timestamps need not rise along a log: a span begins with the first record
+    that is late enough and ends before the first record that is too late. Records before the span that another replica
+    still has, and the leader does not, are not read. ``places``: these partitions only.
+
+    Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
+    """
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in cluster.state.partitions if places is None else places:
+        by_leader.setdefault(cluster.state.partitions[tp].leader, []).append(tp)
+    spans = {}
+    for leader, partitions in sorted(by_leader.items()):
+        if leader not in cluster.state.brokers:
+            raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
+        with cluster.client.connection(leader, PATIENT) as connection:
+            ends, starts, stops = (
+                {} if time_ms is None else _offsets_at(connection, partitions, time_ms)
+                for time_ms in (LATEST, since_ms, until_ms)
+            )
+        for tp in partitions:
+            start, stop = starts.get(tp, 0), stops.get(tp, NO_SUCH_OFFSET)
+            is_open = stop in {NO_SUCH_OFFSET, ends[tp]}
+            spans[tp] = Span(ends[tp] if start == NO_SUCH_OFFSET else start, MAX_INT64 if is_open else stop)
+    return spans
+
+
+def _offsets_at(leader: Connection, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    offsets = {}
+    for tp, offset in leader.ask(list_offsets(dict.fromkeys(partitions, time_ms))).items():
+        if isinstance(offset, str):
+            raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
+        offsets[tp] = offset
+    return offsets
 
 
 @dataclass(frozen=True)
@@ -167,7 +232,7 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
     if not producer_ids:
         return TransactionDescriptions({})
 
-    def ask(broker: int, caller: Connection) -> tuple[TransactionDescriptions, bool]:
+    def ask(broker: int, caller: Connection) -> tuple[dict[int, TransactionDescription], list[str], bool]:
         # No broker lists the transactions in partitions without a leader. A user may not see the topic.
         state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
         leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
@@ -176,21 +241,19 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
         if isinstance(listed, str):
             gaps.append(f"broker {broker} does not list transactions: {listed}")
             listed = ()
-        answers = caller.ask(describe_transactions(listed, broker)) if listed else {}
-        denied = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
-        gaps += [
-            f"broker {broker} does not describe transactional id {escape(name)}: {denied[name]}" for name in denied
-        ]
-        described = {answer.producer_id: answer for answer in answers.values() if not isinstance(answer, str)}
+        described = {}
+        for name, answer in caller.ask(describe_transactions(listed, broker)).items() if listed else ():
+            if isinstance(answer, str):
+                gaps.append(f"broker {broker} does not describe transactional id {escape(name)}: {answer}")
+            else:
+                described[answer.producer_id] = answer
         every = listed if described else caller.ask(list_transactions())
-        sees_any = bool(every) and not isinstance(every, str)
-        return TransactionDescriptions(described, tuple(gaps)), sees_any
+        return described, gaps, bool(every) and not isinstance(every, str)
 
     answers, errors = cluster.client.ask_all(cluster.state.brokers, ask)
-    described = [descriptions for descriptions, _ in answers.values()]
     gaps = [f"broker {broker} does not list transactions: {error}" for broker, error in errors.items()]
-    gaps += [gap for descriptions in described for gap in descriptions.gaps]
-    if not any(sees_any for _, sees_any in answers.values()):
+    gaps += [gap for _, more, _ in answers.values() for gap in more]
+    if not any(sees_any for _, _, sees_any in answers.values()):
         gaps.append(NOTHING_SEEN)
-    by_producer = {key: value for descriptions in described for key, value in descriptions.by_producer.items()}
+    by_producer = {key: value for described, _, _ in answers.values() for key, value in described.items()}
     return TransactionDescriptions(by_producer, tuple(dict.fromkeys(gaps)))

@@ -1,10 +1,4 @@
-"""The cluster that is audited: its topics, their state, and their settings.
-
-A user needs Describe on the topics, and DescribeConfigs on them for their settings; without the latter the settings are
-unknown.
-"""
-
-from __future__ import annotations
+"""The audited cluster: its topics, their state, and their settings, which need DescribeConfigs on the topics."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +21,7 @@ QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)
 PATIENT: Final = RetryPolicy(answer_s=30.0, repeat_s=30.0)
 """For records, as a broker needs time to read old segments from a busy disk; also for a broker to come back."""
 GLOB: Final = frozenset("*?[")
+Settings: TypeAlias = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -48,13 +43,12 @@ class AuditedCluster:
     selection: tuple[str, ...] = ()
     may_have_transactions: bool = True
 
-    def only(self, places: Collection[TopicPartition]) -> AuditedCluster:
+    def only(self, places: Collection[TopicPartition]) -> "AuditedCluster":
         """Return the cluster with these partitions alone."""
-        topics = {
-            name: replace(topic, partitions={n: state for n, state in topic.partitions.items() if (name, n) in places})
-            for name, topic in self.state.topics.items()
-        }
-        topics = {name: topic for name, topic in topics.items() if topic.partitions}
+        topics = {}
+        for name, topic in self.state.topics.items():
+            if partitions := {n: state for n, state in topic.partitions.items() if (name, n) in places}:
+                topics[name] = replace(topic, partitions=partitions)
         return replace(self, state=replace(self.state, topics=topics))
 
 
@@ -66,9 +60,8 @@ def client_of(bootstrap: Sequence[Address], clock: Clock | None = None) -> Clust
 def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool = False) -> AuditedCluster:
     """Return the cluster with the topics that match; without patterns, with the compacted ones.
 
-    ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``.
-
-    ``may_miss``: topics that do not exist are left out, and there may be no topic at all.
+    ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``. ``may_miss``:
+    topics that do not exist are left out, and there may be no topic at all.
 
     Raises `UsageError` where no broker answers, where a pattern matches nothing, where no topic is compacted, and
     where this user may not describe a topic; `HarnessError` for a rejected login.
@@ -123,9 +116,6 @@ def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool)
     )
 
 
-Settings: TypeAlias = dict[str, dict[str, str]]
-
-
 def _raise_if_missing(
     unknown: Sequence[str], matching: Mapping[str, Sequence[str]], every: Mapping[str, TopicState]
 ) -> None:
@@ -139,20 +129,12 @@ def _raise_if_missing(
 
 def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[Settings, Settings, list[str]]:
     """Return the effective settings, those of the topics themselves, and why others could not be read."""
-    settings: Settings = {}
-    own: Settings = {}
-    denied: dict[str, list[str]] = {}
+    settings, own, denied = Settings(), Settings(), dict[str, list[str]]()
     for name, answer in client.ask_any(describe_configs(TOPIC_RESOURCE, names), METADATA).items():
         if isinstance(answer, str):
             denied.setdefault(answer, []).append(name)
         else:
             settings[name] = values_of(answer)
             own[name] = {key: entry.value for key, entry in answer.items() if entry.is_explicit}
-    return (
-        settings,
-        own,
-        [
-            f"settings of {listed(topics)} could not be read ({error}; they need DescribeConfigs on the topic)"
-            for error, topics in denied.items()
-        ],
-    )
+    why = "could not be read ({}; they need DescribeConfigs on the topic)"
+    return settings, own, [f"settings of {listed(topics)} {why.format(error)}" for error, topics in denied.items()]

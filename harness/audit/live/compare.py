@@ -2,37 +2,40 @@
 
 Replicas are read batch by batch, at different times on different brokers, while producers and cleaners continue. They
 are compared up to a bound that every replica had before any was read (`spool`). A difference below the bound that a
-cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`recheck`,
-`settle`). More data than the limit of the spool is read and judged in waves of partitions.
+cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`settle`). More
+data than the limit of the spool is read and judged in waves of partitions.
 """
-
-from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from checkers.finding import VISIBLE
 from harness.audit.explain.advice import ANY_BROKER, Shell
+from harness.audit.explain.impact import add_groups
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
-from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_copies
-from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
+from harness.audit.judge_copies import NO_ROWS, assemble, judge_copies
+from harness.audit.live.broker_reports import ask_coordinators, replica_statuses, spans_between
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
-from harness.audit.live.groups import add_groups
 from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log, verify_controllers
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
-from harness.audit.live.rate_limit import RateLimit
-from harness.audit.live.reading import PATIENCE_S
-from harness.audit.live.recheck import still_there
-from harness.audit.live.settle import CheckedReading, merged, read_until_settled
-from harness.audit.live.spans import spans_between
-from harness.audit.live.spool import SpoolOptions, SpoolResult, copies_of, spool
-from harness.audit.live.waves import SPOOL_LIMIT_BYTES, waves_of
+from harness.audit.live.reading import PATIENCE_S, RateLimit
+from harness.audit.live.settle import CheckedReading, merged, read_until_settled, still_there
+from harness.audit.live.spool import (
+    SPOOL_LIMIT_BYTES,
+    ReadWithExecutors,
+    SpoolResult,
+    copies_of,
+    partition_sizes,
+    spool,
+    waves_of,
+)
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.errors import UsageError
@@ -50,16 +53,7 @@ from harness.spark.jobs import stages_reported
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import release, session_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from harness.audit.live.executors import ExecutorReader
-
-
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
-LIMITED = "only the records between --since and --until were read"
-BEHIND = f"was not read to its end: its high watermark stayed behind for {PATIENCE_S:.0f} s"
-AGAIN = " again: differences went away that cleaners had caused"
 INTERRUPTED = UnknownReason("interrupted", "the audit was interrupted before this partition was compared")
 
 
@@ -124,7 +118,8 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
     ):
         waves = [list(answers.cluster.state.partitions)]
         if save_folder is None:
-            waves = waves_of(answers.cluster, answers.prefiltered.statuses, request.spool_limit_bytes)
+            sizes = partition_sizes(answers.cluster, answers.prefiltered.statuses, waves[0])
+            waves = waves_of(sizes, request.spool_limit_bytes)
         done: list[CheckedReading] = []
         interrupt: KeyboardInterrupt | None = None
         try:
@@ -133,7 +128,8 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
                 done.append(comparer.compare(answers, places, wave))
         except KeyboardInterrupt as error:
             interrupt = error
-        compared = merged([*done, CheckedReading((), NO_ROWS, _interrupted(waves[len(done) :]))])
+        interrupted = {place: (INTERRUPTED,) for places in waves[len(done) :] for place in places}
+        compared = merged([*done, CheckedReading((), NO_ROWS, interrupted)])
         # Leadership is evidence only where it did not change while replicas were read.
         after = describe(answers.cluster.client, request.topics) if done else None
         log = None
@@ -144,6 +140,44 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         if interrupt is not None:
             raise InterruptedAudit(verdict) from interrupt
         return verdict
+
+
+@dataclass(frozen=True)
+class AuditAnswers:
+    """A cluster, and the answers of its brokers before any data is read. ``took_s``: how long these took."""
+
+    request: AuditRequest
+    run_id: str
+    cluster: AuditedCluster
+    prefiltered: Prefiltered
+    took_s: float
+
+    def verdict(
+        self,
+        last_readings: CheckedReading,
+        timings_s: Mapping[str, float],
+        after: AuditedCluster | None = None,
+        log: JoinedLog | None = None,
+        notes: Sequence[str] = (),
+    ) -> Verdict:
+        """Assemble the verdict by these answers and the last readings.
+
+        ``after``: the cluster after the readings; ``log``: its metadata log then, None if it was not asked for.
+        """
+        request, cluster, state = self.request, self.cluster, self.cluster.state
+        evidence = evidence_of_cluster(cluster, after, log)
+        notes = (*cluster.notes, *cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes)
+        verdict = assemble(
+            Copies(self.run_id, last_readings.replicas, notes=notes),
+            last_readings.rows,
+            timings_s={"ask": self.took_s, **timings_s},
+            target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
+            evidence=evidence,
+            unknown=last_readings.unknown,
+            broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
+            shell=Shell(",".join(map(str, request.bootstrap)) or ANY_BROKER, request.config, cluster.own_settings),
+        )
+        return add_groups(verdict, cluster, evidence.leaders)
 
 
 @dataclass
@@ -173,14 +207,30 @@ class ReplicaComparer:
         self._owned.close()
 
     def _read(self, answers: AuditAnswers, wave: str, number: int, places: Collection[Place]) -> CheckedReading:
+        request, cluster = answers.request, answers.cluster
         readings = self.save or self.workspace.path / "readings"
         folder = RunFolder(readings / f"reading-{number}")
-        # Executors read brokers, unless they see the folder.
-        executors_read = self.spark.has_executors and self.save is None
         try:
-            executors = self._executors(answers.request) if executors_read else None
-            remark = wave if number == 1 else AGAIN
-            read, copies = _read(answers, folder, places, self.progress, remark=remark, executors=executors)
+            # Executors read brokers, unless they see the folder.
+            executors = self._executors(request) if self.spark.has_executors and self.save is None else None
+            statuses = replica_statuses(cluster, places)
+            # First the coordinators: transactions that they have completed are below the high watermarks to read to.
+            transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
+            replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
+            again = " again: differences went away that cleaners had caused"
+            self.progress.stage(f"read {len(replicas)} replicas{wave if number == 1 else again}")
+            rate = request.rate_limit_bytes_s
+            read = spool(
+                cluster,
+                statuses,
+                folder,
+                replicas,
+                limit=None if rate is None else RateLimit(rate, cluster.client.clock),
+                spans=spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {},
+                on_progress=self.progress.reading,
+                executors=executors,
+            )
+            copies = copies_of(folder, answers.run_id, read, transactions)
             # Unless executors read, Spark starts when there is something to judge: reading may take hours.
             session = self._session([readings])
             self.progress.stage(f"check {len(read.readings)} replicas")
@@ -190,74 +240,33 @@ class ReplicaComparer:
             if self.save is None:
                 shutil.rmtree(folder.path, ignore_errors=True)
         release(session)
-        return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=answers.request.is_limited))
+        return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
     def _session(self, folders: Sequence[Path]) -> SparkSession:
         if self.session is None:
             self.progress.stage("start Spark")
-            starting = session_of(
-                self.workspace, self.java, self.spark, folders, CHECKS, outlives_jobs=self.outlives_jobs
-            )
+            host = self.workspace, self.java, self.spark
+            starting = session_of(*host, folders, CHECKS, outlives_jobs=self.outlives_jobs)
             self.session = self._owned.enter_context(starting)
         return self.session
 
-    def _executors(self, request: AuditRequest) -> ExecutorReader:
-        from harness.audit.live.executors import ExecutorReader  # noqa: PLC0415  (imports pyspark)
+    def _executors(self, request: AuditRequest) -> ReadWithExecutors:
+        from harness.audit.live.source import read_with_executors  # noqa: PLC0415  (slow imports)
 
         if (security := request.bootstrap[0].security) is not None:
             _ = security.without_files  # rejects a login that executors cannot use before Spark starts
-        plan, rate_bytes_s = self.workspace.path / "plan", request.rate_limit_bytes_s
-        return ExecutorReader(self._session([]), plan, rate_bytes_s, self.progress.tasks)
+        return partial(
+            read_with_executors,
+            session=self._session([]),
+            rate_bytes_s=request.rate_limit_bytes_s,
+            report=self.progress.tasks,
+        )
 
 
 def metadata_log(request: AuditRequest, cluster: AuditedCluster, parent: Path) -> JoinedLog:
     """Fetch the metadata log from the request's controllers, into a folder of its own in ``parent``."""
     state, folder = cluster.state, parent / METADATA_FOLDER
     return fetch_metadata_log(cluster.client, request.controllers, state.cluster_id, folder, state.topics)
-
-
-def _interrupted(waves: Iterable[Iterable[Place]]) -> dict[Place, tuple[UnknownReason, ...]]:
-    return {place: (INTERRUPTED,) for places in waves for place in places}
-
-
-@dataclass(frozen=True)
-class AuditAnswers:
-    """A cluster, and the answers of its brokers before any data is read. ``took_s``: how long these took."""
-
-    request: AuditRequest
-    run_id: str
-    cluster: AuditedCluster
-    prefiltered: Prefiltered
-    took_s: float
-
-    def verdict(
-        self,
-        last_readings: CheckedReading,
-        timings_s: Mapping[str, float],
-        after: AuditedCluster | None = None,
-        log: JoinedLog | None = None,
-        notes: Sequence[str] = (),
-    ) -> Verdict:
-        """Assemble the verdict by these answers and the last readings.
-
-        ``after``: the cluster after the readings; ``log``: its metadata log then, None if it was not asked for.
-        """
-        state = self.cluster.state
-        context = AuditContext(
-            target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
-            evidence=evidence_of_cluster(self.cluster, after, log),
-            unknown=last_readings.unknown,
-            broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
-            shell=Shell(
-                ",".join(map(str, self.request.bootstrap)) or ANY_BROKER, self.request.config, self.cluster.own_settings
-            ),
-        )
-        notes = (
-            *self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes
-        )  # fmt: skip
-        copies = Copies(self.run_id, last_readings.replicas, notes=notes)
-        verdict = assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
-        return add_groups(verdict, self.cluster, context.evidence.leaders)
 
 
 def _ask(request: AuditRequest, progress: Progress) -> AuditAnswers:
@@ -272,45 +281,21 @@ def answers_of(request: AuditRequest, cluster: AuditedCluster) -> AuditAnswers:
     return AuditAnswers(request, f"{AUDIT_RUN}{new_run_id()}", cluster, prefiltered, _since(started_s))
 
 
-def _read(
-    answers: AuditAnswers,
-    folder: RunFolder,
-    places: Collection[Place],
-    progress: Progress,
-    *,
-    remark: str,
-    executors: ExecutorReader | None,
-) -> tuple[SpoolResult, Copies]:
-    """Read the replicas of some partitions into a folder.
-
-    Coordinators are asked first: the transactions that they have completed are below the high watermarks that are read
-    to.
-    """
-    request, cluster = answers.request, answers.cluster
-    statuses = replica_statuses(cluster, places)
-    transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
-    replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
-    progress.stage(f"read {len(replicas)} replicas{remark}")
-    limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
-    spans = spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {}
-    read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading, executors=executors), replicas)
-    return read, copies_of(folder, answers.run_id, read, transactions)
-
-
 def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[UnknownReason, ...]]:
     """Return by partition why it cannot be called clean."""
     reasons: dict[Place, dict[UnknownReason, None]] = {}
-
-    def note(tp: Place, cause: str, text: str) -> None:
-        reasons.setdefault(tp, {})[UnknownReason(cause, text)] = None
-
     for (broker, tp), why in sorted(read.failures.items()):
-        note(tp, "not-read", f"the replica of broker {broker} was not read: {why}")
+        reason = UnknownReason("not-read", f"the replica of broker {broker} was not read: {why}")
+        reasons.setdefault(tp, {})[reason] = None
+    why = f"its high watermark stayed behind for {PATIENCE_S:.0f} s"
     for (broker, tp), reading in read.readings.items():
-        if is_limited:
-            note(tp, "limited", LIMITED)
-        elif not reading.is_complete:
-            note(tp, "behind", f"the replica of broker {broker} {BEHIND}")
+        if is_limited or not reading.is_complete:
+            behind = UnknownReason("behind", f"the replica of broker {broker} was not read to its end: {why}")
+            reasons.setdefault(tp, {})[
+                UnknownReason("limited", "only the records between --since and --until were read")
+                if is_limited
+                else behind
+            ] = None
     return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
@@ -329,11 +314,7 @@ def _finding(suspicion: Suspicion) -> Finding:
     """Return a suspicion as a finding: every follower had its time to catch up."""
     transaction, described = suspicion.transaction, suspicion.coordinator
     return Finding(
-        anomaly=suspicion.anomaly,
-        broker=suspicion.broker,
-        topic=suspicion.topic,
-        partition=suspicion.partition,
-        offset=suspicion.offset,
+        **{name: getattr(suspicion, name) for name in ("anomaly", "broker", "topic", "partition", "offset")},
         key=None,
         producer_id=None if transaction is None else transaction.producer_id,
         effect=VISIBLE,

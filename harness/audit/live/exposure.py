@@ -1,26 +1,21 @@
 """Replicas that are exposed to anomalies: by the retention those that are down or being added, and frozen replicas.
 
 The window is ``min.compaction.lag.ms`` + ``delete.retention.ms``: no cleaner removes a tombstone or a marker earlier
-than that after its write. A replica whose missing records are all younger can still fetch every record. A replica that
-was down for longer may find on its return that tombstones and markers are gone which it never fetched. In practice a
-removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
-(``min.cleanable.dirty.ratio``).
+than that after its write. A replica that was down for longer may find on its return that tombstones and markers are
+gone which it never fetched. In practice a removal happens later: the segment has to roll first (``segment.ms``), and
+enough of the log has to be dirty (``min.cleanable.dirty.ratio``). A replica that is being added is exposed whatever the
+retention.
 
-A replica that is being added is exposed whatever the retention. If its broker is down, the replica may have been
-assigned to that broker before: then the replica continues from its old log, and misses the removals in between.
-
-A replica whose last stable offset does not move is frozen already: read_committed consumers get nothing from that
-offset on. There are two cases. `harness.audit.live.prefilter` suspects the replica: the replica has a transaction open
-that was ended elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted the
-transaction (KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is assumed to
-be the longest that brokers allow by default.
+A frozen replica is one that `prefilter` suspects, or one with a transaction that is open for longer than its timeout:
+its coordinator should have aborted the transaction (KIP-98), so nothing will end it. Where no coordinator describes the
+transaction, its timeout is assumed to be the longest that brokers allow by default.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from harness.audit.cleaning import RemovalSettings, duration_text, read_settings, time_text
+from harness.audit.cleaning import RemovalSettings, duration_text, read_settings
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.lags import (
     CopyProgress,
@@ -31,8 +26,8 @@ from harness.audit.live.lags import (
     next_removal,
     read_batches,
 )
-from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
-from harness.errors import HarnessError
+from harness.audit.live.prefilter import Prefiltered, prefilter
+from harness.broker_files.metadata_log.history import time_text
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.transactions import OpenTransaction
@@ -41,7 +36,6 @@ DEFAULT_MAX_TIMEOUT_MS = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
 GRACE_MS = 60_000
 """For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
-ONE_BATCH_BYTES = 1
 FROM_THE_FIRST_MINUTE = (
     "exposed from the first minute, whatever the retention: where leadership moves before it has copied all, to a"
     " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
@@ -136,21 +130,19 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
     for topic in cluster.state.topics:
         values = cluster.settings.get(topic)
         settings = read_settings(values)
-        stuck = [replica for replica in frozen if replica.topic == topic]
-        facts = [f"{_count_text(stuck)} frozen"] if stuck else []
-        behind = []
+        replicas = [replica for replica in frozen if replica.topic == topic]
+        facts = [f"{_count_text(replicas)} frozen"] if replicas else []
         if values is not None and "compact" not in values.get("cleanup.policy", ""):
             # A topic that is not compacted loses nothing through replicas that are behind, but it can be frozen.
             facts.append("not compacted")
         else:
             behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
             behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
-            facts += [
-                f"{_count_text(behind)} out of the ISR or being added" if behind else "every replica is in the ISR"
-            ]
-            facts += [_retention_text(settings.window_ms)]
-        level = max((replica.level for replica in (*stuck, *behind)), default=Level.OK)
-        topics.append(TopicExposure(topic, level, settings, (*stuck, *behind), f"{topic}: {'; '.join(facts)}"))
+            count = f"{_count_text(behind)} out of the ISR or being added" if behind else "every replica is in the ISR"
+            facts += [count, _retention_text(settings.window_ms)]
+            replicas += behind
+        level = max((replica.level for replica in replicas), default=Level.OK)
+        topics.append(TopicExposure(topic, level, settings, tuple(replicas), f"{topic}: {'; '.join(facts)}"))
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
@@ -212,14 +204,13 @@ def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure
 
 def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
     """Describe the replicas that are frozen by their last status, one entry each, by partition and broker."""
-    suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
-    for suspicion in sorted(prefiltered.suspicions, key=lambda suspicion: suspicion.offset):
-        suspicions.setdefault((suspicion.broker, (suspicion.topic, suspicion.partition)), suspicion)
+    by_offset = sorted(prefiltered.suspicions, key=lambda suspicion: -suspicion.offset)
+    suspicions = {(s.broker, (s.topic, s.partition)): s.explanation for s in by_offset}
     for broker, tp, status in prefiltered.statuses.in_order:
         transaction = min(status.open or (), key=lambda opened: opened.first_offset, default=None)
         level, since_ms, by_coordinator = Level.TOO_LATE, None, True
         if (broker, tp) in suspicions:
-            facts = suspicions[broker, tp].explanation
+            facts = suspicions[broker, tp]
         elif transaction is not None:
             since_ms, timeout_ms, by_coordinator = _beginning(cluster, prefiltered, broker, tp, transaction)
             open_ms = cluster.client.clock.time_ms() - (since_ms or 0)
@@ -247,12 +238,7 @@ def _beginning(
     described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
     if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
         return described.start_time_ms, described.timeout_ms, True
-    try:
-        with cluster.client.connection(broker) as connection:
-            batches = read_batches(connection, tp, transaction.first_offset, ONE_BATCH_BYTES)
-    except (OSError, HarnessError):
-        # The broker is gone, or its log was truncated since its last status.
-        return None, DEFAULT_MAX_TIMEOUT_MS, False
+    batches = read_batches(cluster, broker, tp, transaction.first_offset, max_bytes=1)
     written_ms = batches[0].max_timestamp_ms if batches else -1
     return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False
 

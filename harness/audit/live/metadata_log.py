@@ -9,7 +9,7 @@ Committed records only: up to the high watermark.
 import logging
 import shutil
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,6 @@ from harness.kafka_api.quorum import (
 log = logging.getLogger("harness")
 METADATA_FOLDER: Final = f"{CLUSTER_METADATA}-0"
 ATTEMPTS: Final = 3
-SOURCE: Final = "Fetch answer of the metadata log"
 MEANINGS: Final = {
     "ClusterAuthorizationFailedError": "this user does not have ClusterAction on the cluster",
     "InconsistentClusterIdError": "it is a controller of another cluster",
@@ -80,22 +79,21 @@ def find_active_controller(client: ClusterClient, controllers: Sequence[Address]
     errors: dict[Address, str] = {}
     pending = list(controllers)
     for address in pending:
-        connection = None
         try:
-            connection = client.connect(address, METADATA)
-            version = connection.ask(choose_fetch_version(FETCH_VERSIONS))
-            epoch = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=0).epoch
-            answer = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=max(epoch, 0))
+            with ExitStack() as on_error:
+                connection = on_error.enter_context(client.connection(address, METADATA))
+                version = connection.ask(choose_fetch_version(FETCH_VERSIONS))
+                epoch = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=0).epoch
+                answer = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=max(epoch, 0))
+                if answer.error is None:
+                    on_error.pop_all()
+                    return ActiveController(connection, cluster_id, version, answer)
         except (OSError, HarnessError) as error:
             errors[address] = str(error)
-        else:
-            if answer.error is None:
-                return ActiveController(connection, cluster_id, version, answer)
-            errors[address] = answer.error
-            if answer.address is not None and answer.address not in pending:
-                pending.append(Address(answer.address.host, answer.address.port, address.security))
-        if connection is not None:
-            connection.close()
+            continue
+        errors[address] = answer.error
+        if answer.address is not None and answer.address not in pending:
+            pending.append(Address(answer.address.host, answer.address.port, address.security))
     text = "; ".join(f"{address}: {MEANINGS.get(error, error)}" for address, error in errors.items())
     if OF_CONTROLLERS.isdisjoint(errors.values()):
         raise UsageError(f"--controllers: {text}")
@@ -120,7 +118,7 @@ def fetch_metadata_log(
 
     It is fetched again where the leader changes meanwhile, or the log's start moves.
     """
-    errors: list[str] = []
+    failure = ""
     for _ in range(ATTEMPTS):
         try:
             controller = find_active_controller(client, controllers, cluster_id)
@@ -130,8 +128,8 @@ def fetch_metadata_log(
                 _store(controller, folder)
             return read_metadata_logs({controller.first.leader: folder}, topics)
         except (OSError, HarnessError) as error:
-            errors.append(str(error))
-    return JoinedLog(None, (f"the metadata log could not be fetched from a controller: {errors[-1]}",))
+            failure = str(error)
+    return JoinedLog(None, (f"the metadata log could not be fetched from a controller: {failure}",))
 
 
 def _store(controller: ActiveController, folder: Path) -> None:
@@ -147,11 +145,8 @@ def _store(controller: ActiveController, folder: Path) -> None:
     with (folder / f"{log_start:020}.log").open("wb") as file:
         while position.offset < goal:
             records = controller.fetch(position).records
-            batches = [
-                batch
-                for batch in until_cut(iter_batches(records, source=SOURCE, verify_crc=False))
-                if batch.last_offset < goal
-            ]
+            served = until_cut(iter_batches(records, source="Fetch answer of the metadata log", verify_crc=False))
+            batches = [batch for batch in served if batch.last_offset < goal]
             if not batches:
                 raise HarnessError(f"the active controller serves nothing from offset {position.offset} on")
             file.write(records[: batches[-1].position + batches[-1].size_bytes])

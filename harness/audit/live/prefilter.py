@@ -1,10 +1,9 @@
 """Suspicious replicas, found in seconds and without reading data: compares the open transactions of replicas.
 
-Suppose that one replica has a transaction open, and another replica does not, although the last stable offset of the
-other replica is past the transaction. Then the transaction was ended, and its marker is below the high watermark of the
-other replica. A replica that has reached the same high watermark has appended the marker too, if the marker was still
-there to be replicated. A follower may legally lag: so the follower is asked again until it has reached that high
-watermark. A replica that does not reach it in time is reported as behind, not as suspicious.
+Where one replica has a transaction open, and another replica does not although its last stable offset is past the
+transaction, the transaction was ended, and its marker is below the high watermark of the other replica. A replica that
+has reached that high watermark has appended the marker too, if the marker was still there to be replicated. A follower
+may legally lag: it is asked again until it has reached the high watermark, or is reported as behind.
 
 A transaction that no replica has ended is hanging where its coordinator has completed it or does not know it. While the
 coordinator is ending the transaction (Prepare…), the transaction is not suspicious.
@@ -12,6 +11,7 @@ coordinator is ending the transaction (Prepare…), the transaction is not suspi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from harness.audit.live.broker_reports import (
     FINISHED,
@@ -72,30 +72,23 @@ class Prefiltered:
     behind: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PendingSuspicion:
-    """A suspicion to confirm once the replica has reached this high watermark and still has the transaction open."""
+PendingSuspicion: TypeAlias = tuple[Suspicion, int]
+"""A suspicion to confirm once the replica has reached this high watermark and still has the transaction open."""
 
-    suspicion: Suspicion
-    high_watermark: int
 
-    def outcome(self, statuses: ReplicaStatuses, *, is_late: bool = False) -> bool | None:
-        """Return whether these statuses confirm the suspicion; None while they show neither.
+def _outcome(pending: PendingSuspicion, statuses: ReplicaStatuses, *, is_late: bool) -> bool | None:
+    """Return whether these statuses confirm the suspicion; None while they show neither.
 
-        ``is_late``: the time for catching up is over, so a last stable offset that has not moved confirms it.
-        """
-        suspicion = self.suspicion
-        status = statuses.replicas.get((suspicion.broker, (suspicion.topic, suspicion.partition)))
-        if status is None:
-            return None
-        if suspicion.transaction is None:
-            is_open = status.last_stable_offset <= suspicion.offset
-        else:
-            is_open = _has_open(status, suspicion.transaction)
-        if not is_open:
-            return False
-        has_caught_up = status.high_watermark >= self.high_watermark
-        return True if has_caught_up and (suspicion.transaction is not None or is_late) else None
+    ``is_late``: the time for catching up is over, so a last stable offset that has not moved confirms it.
+    """
+    suspicion, high_watermark = pending
+    status = statuses.replicas.get((suspicion.broker, (suspicion.topic, suspicion.partition)))
+    if status is None:
+        return None
+    transaction, is_behind = suspicion.transaction, status.last_stable_offset <= suspicion.offset
+    if not (is_behind if transaction is None else _has_open(status, transaction)):
+        return False
+    return True if status.high_watermark >= high_watermark and (transaction is not None or is_late) else None
 
 
 def prefilter(cluster: AuditedCluster) -> Prefiltered:
@@ -114,8 +107,8 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
 
     def settle(*, is_late: bool = False) -> bool:
         nonlocal latest, pending
-        outcomes = [(candidate, candidate.outcome(latest, is_late=is_late)) for candidate in pending]
-        confirmed.extend(candidate.suspicion for candidate, outcome in outcomes if outcome)
+        outcomes = [(candidate, _outcome(candidate, latest, is_late=is_late)) for candidate in pending]
+        confirmed.extend(suspicion for (suspicion, _), outcome in outcomes if outcome)
         pending = [candidate for candidate, outcome in outcomes if outcome is None]
         if pending and not is_late:
             latest = replica_statuses(cluster)
@@ -126,8 +119,7 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
     except WaitTimeoutError:
         settle(is_late=True)
     confirmed.sort(key=lambda suspicion: (suspicion.topic, suspicion.partition, suspicion.offset, suspicion.broker))
-    explanations = (candidate.suspicion.explanation for candidate in pending)
-    behind = tuple(f"{explanation}; but the replica is too far behind to tell" for explanation in explanations)
+    behind = tuple(f"{late.explanation}; but the replica is too far behind to tell" for late, _ in pending)
     notes = (*_unseen_notes(latest), *coordinator_answers.gaps, *behind)
     return Prefiltered(latest, coordinator_answers, tuple(confirmed), notes, behind)
 
@@ -163,10 +155,9 @@ def by_open_transactions(
         leader = cluster.partitions[tp].leader
         anomaly, on_leader = STUCK_LSO, ""
         if past:
-            state = (
-                f"; the coordinator of {escape(described.transactional_id)} says {described.state}" if described else ""
-            )
-            reason, high_watermark = f"it has ended on {brokers_text(past)}{state}", min(past.values())
+            reason, high_watermark = f"it has ended on {brokers_text(past)}", min(past.values())
+            if described is not None:
+                reason += f"; the coordinator of {escape(described.transactional_id)} says {described.state}"
         else:
             why_ended = _why_ended(coordinator_answers, tp, transaction)
             if (broker, tp, _identity(transaction)) not in open_before or why_ended is None or leader not in replicas:
@@ -178,10 +169,8 @@ def by_open_transactions(
             f"broker {broker} still has the transaction of producer {transaction.producer_id} open from offset"
             f" {transaction.first_offset} of {name_of(tp)}{on_leader}, and {reason}"
         )
-        suspicion = Suspicion(
-            anomaly, broker, *tp, transaction.first_offset, transaction, tuple(past), described, explanation
-        )
-        yield PendingSuspicion(suspicion, high_watermark)
+        place = anomaly, broker, *tp, transaction.first_offset
+        yield Suspicion(*place, transaction, tuple(past), described, explanation), high_watermark
 
 
 def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspicion]:
@@ -202,7 +191,7 @@ def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspici
                 f" at {offset}, which {brokers_text(ahead)} passed"
             )
             suspicion = Suspicion(STUCK_LSO, broker, *tp, offset, None, tuple(ahead), None, explanation)
-            yield PendingSuspicion(suspicion, min(ahead.values()))
+            yield suspicion, min(ahead.values())
 
 
 def _is_past(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
@@ -237,10 +226,8 @@ def _why_ended(
     return None if partition in described.partitions else f"{coordinator} has a transaction without that partition"
 
 
-def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[int, TopicPartition, OpenTransaction]]:
-    for (broker, tp), status in statuses.replicas.items():
-        for transaction in status.open or ():
-            yield broker, tp, transaction
+def _all_open(statuses: ReplicaStatuses) -> list[tuple[int, TopicPartition, OpenTransaction]]:
+    return [(broker, tp, opened) for (broker, tp), status in statuses.replicas.items() for opened in status.open or ()]
 
 
 def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:

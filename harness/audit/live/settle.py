@@ -1,19 +1,31 @@
-"""Readings of partitions, judged, without the differences that went away meanwhile.
+"""Readings of partitions, judged, without the differences that went away meanwhile, as a cleaner may have caused them.
 
-A row of a checker that stands for several records may hide others: where such a row goes away, the partition is read
-again.
+A replica that is read while its cleaner works may show a record without a later record that was removed meanwhile. But
+a cleaner removes in order: a value before the later record that supersedes it, the data of a transaction before its
+marker, and the index entry of an aborted transaction with its marker (`Cleaner.cleanInto`,
+`CleanedTransactionMetadata`). So where the earlier record is still there afterwards, nothing that follows it was
+removed before it was read, and the difference is real. Where it is gone, the difference proves nothing; and if the row
+of a checker stands for several records, it may hide others: then the partition is read again.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeAlias
 
 from checkers.anomalies import FINDERS
+from checkers.finding import BATCH, LIST
 from harness.audit.judge_copies import KEY_STATES, NO_ROWS, Rows
-from harness.audit.live.recheck import DisputedItem, holders_of, items_of
+from harness.audit.live.cluster import PATIENT, AuditedCluster
+from harness.audit.live.reading import FETCH_BYTES, PARTITIONS_A_REQUEST
 from harness.broker_files.copies.copies import ReplicaCopy
-from harness.judge.finding import CheckerRow, Place, place_of
+from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
+from harness.judge.finding import CheckerRow, Place, name_of, place_of
 from harness.judge.verdict import UnknownReason
+from harness.kafka_api import OUT_OF_RANGE
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
 
 READINGS = 3
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
@@ -23,6 +35,10 @@ GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "mis
 MOST_LOOKED_UP = 1_000
 """The most differences of a partition about which brokers are asked again."""
 CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
+PARTITION_BYTES: Final = 64 << 10
+"""Of an answer. A larger batch is sent where its partition is the first one with records."""
+Holders: TypeAlias = Mapping[tuple[Place, bytes, int], Sequence[int]]
+"""The brokers that had a disputed record, by partition, key and offset."""
 
 
 @dataclass(frozen=True)
@@ -37,44 +53,57 @@ class CheckedReading:
     unknown: Mapping[Place, tuple[UnknownReason, ...]]
 
 
+@dataclass(frozen=True)
+class DisputedItem:
+    """A record, a batch, or a listed aborted transaction (``shown_by``) of a broker, on which a checker's row rests.
+
+    ``producer_id``: whose transaction is listed.
+    """
+
+    broker: int
+    place: Place
+    offset: int
+    shown_by: str
+    producer_id: int | None
+
+
+StillThere: TypeAlias = Callable[[Iterable[DisputedItem]], set[DisputedItem]]
+
+
 def read_until_settled(
-    read: Callable[[int, Collection[Place]], CheckedReading],
-    places: Collection[Place],
-    still_there: Callable[[Iterable[DisputedItem]], set[DisputedItem]],
+    read: Callable[[int, Collection[Place]], CheckedReading], places: Collection[Place], still_there: StillThere
 ) -> CheckedReading:
     """Read partitions, and those in doubt again; return each partition's last reading, without what went away.
 
-    ``read`` takes the reading's number and the partitions. ``still_there``: see `recheck`. There are at
-    most `READINGS` readings; a partition that is in doubt after them is unknown.
+    ``read`` takes the reading's number and the partitions. ``still_there``: see there. There are at most `READINGS`
+    readings; a partition that is in doubt after them is unknown.
     """
     latest, doubtful = _settled(read(1, places), still_there)
     for number in range(2, READINGS + 1):
         if not doubtful:
             break
         again, still_doubtful = _settled(read(number, doubtful), still_there)
-        latest, doubtful = _replaced(latest, again, doubtful), still_doubtful
+        latest, doubtful = merged([_without(latest, doubtful), again]), still_doubtful
     why = UnknownReason("changing", CHANGING)
     changing = {place: (*latest.unknown.get(place, ()), why) for place in doubtful}
     return replace(latest, unknown={**latest.unknown, **changing})
 
 
-def _settled(
-    reading: CheckedReading, still_there: Callable[[Iterable[DisputedItem]], set[DisputedItem]]
-) -> tuple[CheckedReading, set[Place]]:
+def _settled(reading: CheckedReading, still_there: StillThere) -> tuple[CheckedReading, set[Place]]:
     """Return a reading without the differences that went away, and the partitions to read again."""
-    holders = holders_of(reading.rows[KEY_STATES])
-    rows = [(name, row, items_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
+    holders = _holders_of(reading.rows[KEY_STATES])
     counts: Counter[Place] = Counter()
-    looked_up = []
-    for item in rows:
-        counts[place_of(item[1])] += 1
-        if counts[place_of(item[1])] <= MOST_LOOKED_UP:
-            looked_up.append(item)
-    shown = still_there({evidence for *_, every in looked_up for evidence in every})
+    looked_up: list[tuple[str, CheckerRow, list[DisputedItem]]] = []
+    for name in DOUBTFUL_TABLES:
+        for row in reading.rows[name]:
+            counts[place_of(row)] += 1
+            if counts[place_of(row)] <= MOST_LOOKED_UP:
+                looked_up.append((name, row, _items_of(row, holders)))
+    shown = still_there({item for *_, items in looked_up for item in items})
     remaining: dict[str, list[CheckerRow]] = {name: [] for name in DOUBTFUL_TABLES}
     doubtful = {place_of(row) for row in reading.rows["damaged"]}
-    for name, row, every in looked_up:
-        if not shown.isdisjoint(every):
+    for name, row, items in looked_up:
+        if not shown.isdisjoint(items):
             remaining[name].append(row)
         elif name in GROUPED_TABLES:
             doubtful.add(place_of(row))
@@ -86,15 +115,33 @@ def _settled(
     return replace(reading, rows={**reading.rows, **remaining}, unknown=unknown), doubtful
 
 
-def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection[Place]) -> CheckedReading:
-    """Return the readings merged: these partitions from the later reading. Errors of checkers are kept."""
-    replicas = [copy for copy in earlier.replicas if copy.place not in places]
-    rows = {
-        name: [*(row for row in table if name == "raised" or place_of(row) not in places), *again.rows[name]]
-        for name, table in earlier.rows.items()
-    }
-    unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
-    return CheckedReading((*replicas, *again.replicas), rows, {**unknown, **again.unknown})
+def _holders_of(key_states: Rows) -> Holders:
+    """Return the brokers that had each disputed record, by rows of `checkers.attribution.blame.key_states`."""
+    holders: dict[tuple[Place, bytes, int], list[int]] = {}
+    for row in key_states:
+        if row["at"] is not None:
+            holders.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), []).append(row["broker"])
+    return holders
+
+
+def _items_of(row: CheckerRow, holders: Holders) -> list[DisputedItem]:
+    """Return the evidence of a row, of which one suffices: of the row's broker, else of those that had the record."""
+    place, offset = place_of(row), row["offset"]
+    had_it = [] if row.get("key") is None else holders.get((place, bytes(row["key"]), offset), [])
+    brokers = [row["broker"]] if row["broker"] in had_it or not had_it or row["shown_by"] == LIST else had_it
+    return [DisputedItem(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
+
+
+def _without(reading: CheckedReading, places: Collection[Place]) -> CheckedReading:
+    """Return the reading of all other partitions. Errors of checkers are kept."""
+    return CheckedReading(
+        tuple(copy for copy in reading.replicas if copy.place not in places),
+        {
+            name: [row for row in table if name == "raised" or place_of(row) not in places]
+            for name, table in reading.rows.items()
+        },
+        {place: reasons for place, reasons in reading.unknown.items() if place not in places},
+    )
 
 
 def merged(readings: Sequence[CheckedReading]) -> CheckedReading:
@@ -106,3 +153,60 @@ def merged(readings: Sequence[CheckedReading]) -> CheckedReading:
         {**rows, "raised": list(raised.values())},
         {place: reasons for reading in readings for place, reasons in reading.unknown.items()},
     )
+
+
+def still_there(cluster: AuditedCluster, items: Iterable[DisputedItem]) -> set[DisputedItem]:
+    """Return the items that brokers still show, and those of brokers that do not answer."""
+    by_broker: dict[int, list[DisputedItem]] = {}
+    for item in items:
+        by_broker.setdefault(item.broker, []).append(item)
+
+    def ask(broker: int, caller: Connection) -> set[DisputedItem]:
+        version = caller.ask(choose_fetch_version())
+        of_lists = [item for item in by_broker[broker] if item.shown_by == LIST]
+        of_logs = [item for item in by_broker[broker] if item.shown_by != LIST]
+        shown = _look_up(caller, of_lists, READ_COMMITTED, version)
+        return shown | _look_up(caller, of_logs, READ_UNCOMMITTED, version)
+
+    answers, errors = cluster.client.ask_all(by_broker, ask, PATIENT)
+    return {item for broker in errors for item in by_broker[broker]}.union(*answers.values())
+
+
+def _look_up(broker: Connection, items: Iterable[DisputedItem], isolation: int, version: int) -> set[DisputedItem]:
+    """Return the items that the broker still shows, or refuses to show. Each request has an offset of each partition.
+
+    Raises OSError where the broker is gone.
+    """
+    waiting: dict[Place, dict[int, list[DisputedItem]]] = {}
+    for item in items:
+        waiting.setdefault(item.place, {}).setdefault(item.offset, []).append(item)
+    shown: set[DisputedItem] = set()
+    while waiting:
+        offsets = {place: next(iter(waiting[place])) for place in islice(waiting, PARTITIONS_A_REQUEST)}
+        request = fetch(
+            offsets, isolation=isolation, max_bytes=FETCH_BYTES, partition_max_bytes=PARTITION_BYTES, version=version
+        )
+        answers = broker.ask(request)
+        is_empty = not any(isinstance(answer, ReplicaState) and answer.records for answer in answers.values())
+        for place, answer in answers.items():
+            if isinstance(answer, ReplicaState) and not answer.records and not is_empty:
+                # Others used up the answer. The first partition is always answered.
+                continue
+            shown.update(item for item in waiting[place].pop(offsets[place]) if _is_shown(item, answer))
+            if not waiting[place]:
+                del waiting[place]
+    return shown
+
+
+def _is_shown(item: DisputedItem, answer: ReplicaState | str) -> bool:
+    if not isinstance(answer, ReplicaState):
+        return answer != OUT_OF_RANGE
+    if item.shown_by == LIST:
+        return any(p == item.producer_id and first <= item.offset for p, first in answer.aborted)
+    source = f"Fetch answer of {name_of(item.place)}"
+    for batch in until_cut(iter_batches(answer.records, source=source, verify_crc=False)):
+        if batch.base_offset <= item.offset <= batch.last_offset:
+            if item.shown_by == BATCH:
+                return batch.base_offset == item.offset
+            return any(record.offset == item.offset for record in iter_records(batch, source=source))
+    return False

@@ -6,59 +6,67 @@
 The bound of a partition is fixed before anything is read: an offset that every replica has by then. Every replica is
 read to the bound. Only then is each read further, to the high watermark that any replica of the partition has by now,
 and is its broker asked for its state. So whatever a cleaner knew when it removed a record that another replica still
-has, that other replica shows it.
+has, that other replica shows it. Nothing is committed, joined, created or moved.
 
-``state.json`` is the state of a snapshot (`harness.cluster.snapshot`) with the fields ``bound``, ``read_from``,
-``read_to`` and ``listed_to`` of `ReplicaReading`, and ``complete``: whether the replica was read to its end, which
-includes everything before its state was asked. Nothing is committed, joined, created or moved.
+``state.json`` is the state of a snapshot (`harness.cluster.snapshot`) with ``bound``, ``read_from``, ``read_to`` and
+``listed_to`` of the reading, and ``complete``: whether the replica was read to its end.
 """
 
-from __future__ import annotations
-
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Final, TypeAlias
 
-from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
+from harness.audit.live.broker_reports import (
+    Replica,
+    ReplicaStatus,
+    ReplicaStatuses,
+    Span,
+    TransactionDescriptions,
+    replica_statuses,
+    sizes_bytes,
+)
 from harness.audit.live.cluster import PATIENT, AuditedCluster
-from harness.audit.live.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
-from harness.audit.live.rate_limit import RateLimit
-from harness.audit.live.reading import BrokerReader, ReplicaReading, Write, open_reader
-from harness.audit.live.spans import Span
+from harness.audit.live.reading import BrokerReader, RateLimit, ReplicaReading, open_reader
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import Segment, live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
+from harness.judge.finding import Place
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.connection import Connection
-from harness.kafka_api.topics import describe_log_dirs
-from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
 
-if TYPE_CHECKING:
-    from harness.audit.live.executors import ExecutorReader, StoredReplica
+PIECE_BYTES: Final = 256 << 20
+SPOOL_LIMIT_BYTES: Final = 4 << 30
+StoredReplica: TypeAlias = dict[int, Path]
+"""The paths of a replica's segments that executors store by base offset, in order."""
+ReadWithExecutors: TypeAlias = Callable[
+    [AuditedCluster, Mapping[Replica, ReplicaReading]],
+    tuple[Mapping[Replica, ReplicaReading], Mapping[Replica, StoredReplica]],
+]
+"""`harness.audit.live.source.read_with_executors` of a session."""
 
-Replica: TypeAlias = "tuple[int, TopicPartition]"
+
+class SpoolDiskError(HarnessError):
+    """The disk that the audit writes to is full."""
 
 
-@dataclass(frozen=True)
-class SpoolOptions:
-    """``limit`` for all brokers together, and ``spans``: the parts to read of partitions that are not read completely.
-
-    ``on_progress`` is called with the fraction and the number of bytes that were read so far. ``executors`` read and
-    store the batches, without progress; by default, this process does, in files.
-    """
-
-    limit: RateLimit | None = None
-    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
-    on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None
-    piece_bytes: int = PIECE_BYTES
-    executors: ExecutorReader | None = None
+def raise_if_full(folder: Path, size_bytes: int) -> None:
+    """Raise `SpoolDiskError` where ``size_bytes`` more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
+    usage = os.statvfs(folder)
+    free_bytes = usage.f_bavail * usage.f_frsize
+    if free_bytes - size_bytes < MIN_FREE_BYTES:
+        raise SpoolDiskError(
+            f"the disk of {folder} has {free_bytes >> 20} MiB left; reading takes {size_bytes >> 20} MiB more,"
+            f" and {MIN_FREE_BYTES >> 20} MiB stay free"
+        )
 
 
 @dataclass(frozen=True)
@@ -73,51 +81,90 @@ class SpoolResult:
     stored: Mapping[Replica, StoredReplica] = field(default_factory=dict)
 
 
+@dataclass
+class _Files:
+    """Writes the batches of all replicas, and reports the progress, in bytes on the brokers' disks.
+
+    Unless ``is_in_bytes``, the progress counts offsets, in which cleaning leaves gaps. A file is larger than
+    ``piece_bytes`` only where a single answer is. No file stays open: thousands of replicas are read at a time.
+    """
+
+    folder: RunFolder
+    piece_bytes: int
+    on_progress: Callable[[float, int], None]
+    total: int
+    is_in_bytes: bool
+    paths: dict[Replica, Path] = field(default_factory=dict)
+    offsets_done: int = 0
+    bytes_done: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, broker: int, reading: ReplicaReading, base_offset: int, batches: memoryview, end: int) -> None:
+        """Append whole batches. Raises `SpoolDiskError`."""
+        replica = broker, reading.partition
+        folder, path = _replica_folder(self.folder, replica), self.paths.get(replica)
+        raise_if_full(self.folder.path, len(batches))
+        try:
+            if path is None or path.stat().st_size + len(batches) > self.piece_bytes:
+                folder.mkdir(parents=True, exist_ok=True)
+                path = self.paths[replica] = folder / f"{base_offset:020}.log"
+            with path.open("ab") as file:
+                file.write(batches)
+        except OSError as error:
+            raise SpoolDiskError(f"{folder} cannot be written: {error}") from error
+        with self.lock:
+            self.offsets_done += end - reading.read_to
+            self.bytes_done += len(batches)
+            done = self.bytes_done if self.is_in_bytes else self.offsets_done
+            self.on_progress(min(done / self.total, 1.0) if self.total else 1.0, self.bytes_done)
+
+
 def spool(
     cluster: AuditedCluster,
     statuses: ReplicaStatuses,
     folder: RunFolder,
-    options: SpoolOptions,
     replicas: Collection[Replica] | None = None,
+    *,
+    limit: RateLimit | None = None,
+    spans: Mapping[TopicPartition, Span] | None = None,
+    on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None,
+    piece_bytes: int = PIECE_BYTES,
+    executors: ReadWithExecutors | None = None,
 ) -> SpoolResult:
     """Read these replicas, or all in ``statuses``, all brokers in parallel.
 
-    A replica without a status is among the failures, with the reason. To read differing replicas again, the caller
-    passes another folder and ``replicas``.
-
-    Raises `SpoolDiskError` where they do not fit on the disk, and `TimeLimitError`.
+    A replica without a status is among the failures, with the reason. ``limit``: for all brokers together. ``spans``:
+    the parts to read of partitions that are not read completely. ``on_progress`` is called with the fraction and the
+    number of bytes that were read so far. ``executors`` read and store the batches, without progress; by default, this
+    process does, in files. Raises `SpoolDiskError` where they do not fit on the disk, and `TimeLimitError`.
     """
     unread = dict(statuses.unseen)
     for broker, why in statuses.silent.items():
         unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
     replicas = {*unread, *statuses.replicas} if replicas is None else replicas
     failures = {replica: why for replica, why in unread.items() if replica in replicas}
-    seen = {replica: status for replica, status in statuses.replicas.items() if replica in replicas}
-    bounds = {tp: bound_of(statuses.by_partition[tp].values()) for _, tp in seen}
-    spans = {}
-    for replica, status in seen.items():
-        limits = options.spans.get(replica[1], Span(status.log_start))
-        spans[replica] = Span(max(limits.start, status.log_start), limits.stop)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    lengths = {replica: _length(seen[replica], span) for replica, span in spans.items()}
-    readings = {
-        replica: ReplicaReading(
-            replica[1], span, bounds[replica[1]] if span.stop is None else min(bounds[replica[1]], span.stop)
-        )
-        for replica, span in sorted(spans.items())
+    readings: Mapping[Replica, ReplicaReading] = {
+        replica: _reading(replica[1], status, statuses, (spans or {}).get(replica[1], Span(0)))
+        for replica, status in sorted(statuses.replicas.items())
+        if replica in replicas
     }
     stored: Mapping[Replica, StoredReplica] = {}
+    folder.path.mkdir(parents=True, exist_ok=True)
     try:
-        if readings and options.executors is not None:
-            readings, stored = options.executors.read(cluster, readings)
+        if readings and executors is not None:
+            readings, stored = executors(cluster, readings)
         else:
-            sizes = _sizes(cluster, statuses, lengths)
+            ends = {(broker, tp): statuses.replicas[broker, tp].high_watermark for broker, tp in readings}
+            lengths = {
+                r: max(min(ends[r], reading.span.stop) - reading.span.start, 0) for r, reading in readings.items()
+            }
+            whole = {replica: max(end - statuses.replicas[replica].log_start, 1) for replica, end in ends.items()}
+            sizes = {r: size * lengths[r] // whole[r] for r, size in sizes_bytes(cluster, readings.keys()).items()}
             raise_if_full(folder.path, sum(sizes.values()))
-            progress = ReadingProgress(sizes, lengths, options)
-            for replica, reading in readings.items():
-                reading.write = _writer(_replica_folder(folder, replica), reading.span.start, progress)
-            with ExitStack() as stack:
-                read_all(cluster, readings, progress, stack)
+            # Some brokers do not report sizes.
+            is_in_bytes = sizes.keys() == lengths.keys()
+            total = sum((sizes if is_in_bytes else lengths).values())
+            read_all(cluster, readings, _Files(folder, piece_bytes, on_progress, total, is_in_bytes).write, limit)
         for replica, reading in readings.items():
             if reading.failure is None and reading.state is not None:
                 _store_state(_replica_folder(folder, replica), reading)
@@ -131,50 +178,68 @@ def spool(
     return SpoolResult({r: reading for r, reading in readings.items() if reading.failure is None}, failures, stored)
 
 
+def _reading(tp: TopicPartition, status: ReplicaStatus, statuses: ReplicaStatuses, limits: Span) -> ReplicaReading:
+    span = Span(max(limits.start, status.log_start), limits.stop)
+    return ReplicaReading(tp, span, min(bound_of(statuses.by_partition[tp].values()), span.stop))
+
+
 def bound_of(replicas: Collection[ReplicaStatus]) -> int:
     """Return the offset up to which every replica of a partition has each committed record, or has cleaned it."""
     ends = (status.high_watermark if status.log_end is None else status.log_end for status in replicas)
     return min(*ends, max(status.high_watermark for status in replicas))
 
 
+def readings_by_broker(readings: Mapping[Replica, ReplicaReading]) -> dict[int, list[ReplicaReading]]:
+    """Sort readings by broker and partition."""
+    by_broker: dict[int, list[ReplicaReading]] = {}
+    for broker, tp in sorted(readings):
+        by_broker.setdefault(broker, []).append(readings[broker, tp])
+    return by_broker
+
+
 def read_all(
-    cluster: AuditedCluster, readings: Mapping[Replica, ReplicaReading], progress: ReadingProgress, stack: ExitStack
+    cluster: AuditedCluster,
+    readings: Mapping[Replica, ReplicaReading],
+    write: Callable[[int, ReplicaReading, int, memoryview, int], None],
+    limit: RateLimit | None,
 ) -> None:
     """Read to the bounds on all brokers; then on all brokers to the high watermarks, and ask for the states.
 
-    ``stack`` closes the connections. A replica that cannot be read gets a ``failure``.
+    ``write``: as `Write`, after the broker. A replica that cannot be read gets a ``failure``.
     """
-    by_broker: dict[int, list[ReplicaReading]] = {}
-    for (broker, _), reading in readings.items():
-        by_broker.setdefault(broker, []).append(reading)
+    by_broker = readings_by_broker(readings)
     readers: dict[int, BrokerReader] = {}
+    is_over = threading.Event()
+
+    def pay(size_bytes: int) -> None:
+        if limit is not None:
+            limit.pay(size_bytes, is_over.is_set)
+        if is_over.is_set():
+            raise HarnessError("reading was ended")
 
     def on_all(step: Callable[[BrokerReader, Iterable[ReplicaReading]], Iterable[None]]) -> None:
-        with ThreadPoolExecutor(max(len(by_broker), 1)) as pool:
-            try:
-                list(pool.map(lambda broker: attempt(broker, step), by_broker))
-            except BaseException:
-                progress.is_over.set()
-                raise
+        is_over.clear()
+        with ThreadPoolExecutor(max(len(by_broker), 1)) as pool, ExitStack() as ending:
+            ending.callback(is_over.set)
+            list(pool.map(partial(attempt, step), by_broker))
 
-    def attempt(broker: int, step: Callable[[BrokerReader, Iterable[ReplicaReading]], Iterable[None]]) -> None:
+    def attempt(step: Callable[[BrokerReader, Iterable[ReplicaReading]], Iterable[None]], broker: int) -> None:
         mine = by_broker[broker]
         try:
             if broker not in readers:
                 connection = stack.enter_context(cluster.client.connection(broker, PATIENT))
-                limit = progress.options.limit
-                readers[broker] = open_reader(connection, cluster.client.clock, progress.pay, limit)
-            for _ in step(readers[broker], mine):
-                pass
+                readers[broker] = open_reader(connection, cluster.client.clock, partial(write, broker), pay, limit)
+            list(step(readers[broker], mine))
         except (SpoolDiskError, TimeLimitError):
             raise
         except (OSError, HarnessError) as error:
             for reading in mine:
                 reading.failure = reading.failure or str(error)
 
-    on_all(lambda reader, mine: reader.read_on(mine, {reading.partition: reading.bound for reading in mine}))
-    ends = highest_watermarks(cluster, {tp for _, tp in readings})
-    on_all(lambda reader, mine: reader.finish(mine, ends))
+    with ExitStack() as stack:
+        on_all(lambda reader, mine: reader.read_on(mine, {reading.partition: reading.bound for reading in mine}))
+        ends = highest_watermarks(cluster, {tp for _, tp in readings})
+        on_all(lambda reader, mine: reader.finish(mine, ends))
 
 
 def highest_watermarks(cluster: AuditedCluster, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -208,54 +273,12 @@ def copies_of(
     return Copies(run_id, tuple(replicas), coordinator_answers=files, served=True)
 
 
-class ReadingProgress:
-    """The progress of all readers, in bytes on the brokers' disks, and their waits for the rate limit.
-
-    The progress counts offsets, in which cleaning leaves gaps, where a broker does not report sizes. Once
-    ``is_over`` is set, every reader stops.
-    """
-
-    def __init__(self, sizes: Mapping[Replica, int], lengths: Mapping[Replica, int], options: SpoolOptions) -> None:
-        self.options, self._counts_bytes = options, sizes.keys() == lengths.keys()
-        self._total = sum((sizes if self._counts_bytes else lengths).values())
-        self._offsets_done = self._bytes_done = 0
-        self._lock = threading.Lock()
-        self.is_over = threading.Event()
-
-    def advance(self, offsets: int, size_bytes: int) -> None:
-        """Count and report a part that was read."""
-        with self._lock:
-            self._offsets_done += offsets
-            self._bytes_done += size_bytes
-            done = self._bytes_done if self._counts_bytes else self._offsets_done
-            self.options.on_progress(min(done / self._total, 1.0) if self._total else 1.0, self._bytes_done)
-
-    def pay(self, size_bytes: int) -> None:
-        """Wait for the rate limit. Raises `HarnessError` once another reader has failed for all."""
-        if self.options.limit is not None:
-            self.options.limit.pay(size_bytes, self.is_over.is_set)
-        if self.is_over.is_set():
-            raise HarnessError("reading was ended")
-
-
-def _writer(folder: Path, start: int, progress: ReadingProgress) -> Write:
-    pieces, passed = Pieces(folder, progress.options.piece_bytes), start
-
-    def write(base_offset: int, batches: memoryview, next_offset: int) -> None:
-        nonlocal passed
-        pieces.write(base_offset, batches)
-        progress.advance(next_offset - passed, len(batches))
-        passed = next_offset
-
-    return write
-
-
 def _store_state(folder: Path, reading: ReplicaReading) -> None:
     assert reading.state is not None  # noqa: S101  (every reading without a failure has one)
     folder.mkdir(parents=True, exist_ok=True)
-    more = {name: getattr(reading, name) for name in ("bound", "read_from", "read_to", "listed_to")}
-    state = replace(reading.state, aborted=tuple(reading.aborted))
-    write_state(folder, state, reading.open, {**more, "complete": reading.is_complete})
+    more = {"bound": reading.bound, "read_from": reading.span.start}
+    more |= {"read_to": reading.read_to, "listed_to": reading.listed_to, "complete": reading.is_complete}
+    write_state(folder, replace(reading.state, aborted=tuple(reading.aborted)), reading.open, more)
 
 
 def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
@@ -263,27 +286,28 @@ def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
     return folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
 
 
-def sizes_bytes(cluster: AuditedCluster, replicas: Iterable[Replica]) -> dict[Replica, int]:
-    """Return the size of each replica's segments on disk; nothing for a broker that does not report sizes."""
-    by_broker: dict[int, list[TopicPartition]] = {}
-    for broker, tp in replicas:
-        by_broker.setdefault(broker, []).append(tp)
+def partition_sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, places: Collection[Place]) -> dict[Place, int]:
+    """Return the bytes of all replicas of each partition, in this order, by what brokers report now.
 
-    def ask(broker: int, caller: Connection) -> dict[Replica, int]:
-        sizes = caller.ask(describe_log_dirs(by_broker[broker])).sizes_bytes
-        return {(broker, tp): size for tp, size in sizes.items()}
-
-    answers, _ = cluster.client.ask_all(by_broker, ask)
-    return {replica: size for answer in answers.values() for replica, size in answer.items()}
+    A partition whose brokers report no size counts as empty.
+    """
+    sizes = dict.fromkeys(places, 0)
+    for (_, place), size in sizes_bytes(cluster, [r for r in statuses.replicas if r[1] in sizes]).items():
+        sizes[place] += size
+    return sizes
 
 
-def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[Replica, int]) -> dict[Replica, int]:
-    """Return about how many bytes each replica's span has."""
-    sizes = sizes_bytes(cluster, lengths)
-    offsets = {r: statuses.replicas[r].high_watermark - statuses.replicas[r].log_start for r in sizes}
-    return {replica: size * lengths[replica] // max(offsets[replica], 1) for replica, size in sizes.items()}
+def waves_of(sizes: Mapping[Place, int], limit_bytes: int) -> list[list[Place]]:
+    """Divide partitions into waves, in order: each is read, judged and deleted before the next.
 
-
-def _length(status: ReplicaStatus, span: Span) -> int:
-    stop = status.high_watermark if span.stop is None else min(span.stop, status.high_watermark)
-    return max(stop - span.start, 0)
+    A partition that is larger than the limit is a wave of its own.
+    """
+    waves: list[list[Place]] = []
+    room = 0
+    for place, size in sizes.items():
+        if not waves or size > room:
+            waves.append([])
+            room = limit_bytes
+        waves[-1].append(place)
+        room -= size
+    return waves

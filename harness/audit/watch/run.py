@@ -11,9 +11,8 @@ from typing import Final
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.compare import AuditRequest, ReplicaComparer, answers_of, metadata_log
 from harness.audit.live.metadata_log import verify_controllers
-from harness.audit.live.waves import divided, partition_sizes
-from harness.audit.watch.checks import WatchChecks, check
-from harness.audit.watch.status import WatchStatus, families, health, page, partitions_json, problems
+from harness.audit.live.spool import partition_sizes, waves_of
+from harness.audit.watch.status import WatchStatus, check, families, health, page, partitions_json, problems
 from harness.audit.watch.store import WatchedPartition, WatchStore
 from harness.broker_files.copies.selection import listed
 from harness.errors import EXIT_CLEAN, WaitTimeoutError
@@ -38,59 +37,51 @@ MS: Final = 1000
 
 @dataclass
 class Watch:
-    """The changing state of a watch. ``tried_ms``: when a comparison of a partition failed last."""
+    """A watch. ``tried_ms``: when a comparison of a partition failed last."""
 
     request: AuditRequest
-    every_s: float
     client: ClusterClient
     store: WatchStore
     comparer: ReplicaComparer
     report: Callable[[str], None]
-    checks: WatchChecks
-    check_failure: str | None = None
-    comparison_failure: str | None = None
-    check_failures: int = 0
-    comparison_failures: int = 0
-    comparisons: int = 0
+    status: WatchStatus
     tried_ms: dict[Place, int] = field(default_factory=dict)
-
-    @property
-    def status(self) -> WatchStatus:
-        """The status now."""
-        counts = self.check_failures, self.comparison_failures, self.comparisons
-        failures = self.check_failure, self.comparison_failure
-        return WatchStatus(self.every_s, self.checks, self.store.partitions, *failures, *counts)
 
     def check(self) -> None:
         """Check once. A failure is reported once, and the checks before it remain."""
+        status = self.status
         try:
-            self.checks = check(self.client, self.request.topics, self.checks)
+            status.checks = check(self.client, self.request.topics, status.checks)
         except Exception as error:  # noqa: BLE001  (it is in metrics and health, and the next checks may succeed)
             failure = _text(error)
-            if failure != self.check_failure:
+            if failure != status.check_failure:
                 self.report(f"watch: the checks failed: {failure}; they are repeated")
-            self.check_failure, self.check_failures = failure, self.check_failures + 1
+            status.check_failure, status.check_failures = failure, status.check_failures + 1
         else:
-            self.check_failure = None
+            status.check_failure = None
 
     def wait(self) -> None:
         """Wait for the next checks, which may suspect partitions, for the time between two of them at most."""
-        checks = self.checks
+        status, checks = self.status, self.status.checks
         with suppress(WaitTimeoutError):
-            self.client.clock.wait_until(lambda: self.checks is not checks, self.every_s, "the next checks")
+            self.client.clock.wait_until(lambda: status.checks is not checks, status.every_s, "the next checks")
 
     def compare_next(self) -> bool:
         """Compare the partitions that are due first; return whether to go on at once."""
         batch: Sequence[Place] = ()
+        status = self.status
         try:
-            checks, now_ms = self.checks, self.client.clock.time_ms()
+            checks, now_ms = status.checks, self.client.clock.time_ms()
             self.store.follow(checks.cluster.state.partitions.keys(), now_ms)
-            readable = {p: self.store.partitions[p] for p in checks.readable.state.partitions}
-            before_ms = now_ms - int(self.every_s * MS)
+            status.partitions = self.store.partitions
+            readable = {p: status.partitions[p] for p in checks.readable.state.partitions}
+            before_ms = now_ms - int(status.every_s * MS)
             due = in_order(readable, checks.suspected_since_ms, self.tried_ms, before_ms)[:MOST_IN_BATCH]
             if not due:
                 return False
-            batch = divided(partition_sizes(checks.readable, checks.answers.statuses, due), self._batch_bytes)[0]
+            rate, most_bytes = self.request.rate_limit_bytes_s, self.request.spool_limit_bytes
+            most_bytes = most_bytes if rate is None else min(most_bytes, int(rate * status.every_s))
+            batch = waves_of(partition_sizes(checks.readable, checks.answers.statuses, due), most_bytes)[0]
             self._store(self._compare(batch))
         except Exception as error:  # noqa: BLE001  (it is in metrics and health, and other partitions are compared)
             if self.comparer.session is not None and has_ended(self.comparer.session):
@@ -99,16 +90,11 @@ class Watch:
             self.tried_ms |= dict.fromkeys(batch, self.client.clock.time_ms())
             names = f"{listed(list(map(name_of, batch)))}: " if batch else ""
             failure = f"{names}{_text(error)}"
-            self.comparison_failure, self.comparison_failures = failure, self.comparison_failures + 1
+            status.comparison_failure, status.comparison_failures = failure, status.comparison_failures + 1
             self.report(f"watch: a comparison failed: {failure}")
             return False
-        self.comparison_failure = None
+        status.comparison_failure = None
         return True
-
-    @property
-    def _batch_bytes(self) -> int:
-        rate, most = self.request.rate_limit_bytes_s, self.request.spool_limit_bytes
-        return most if rate is None else min(most, int(rate * self.every_s))
 
     def _compare(self, batch: Sequence[Place]) -> dict[Place, WatchedPartition]:
         topics = sorted({topic for topic, _ in batch})
@@ -133,7 +119,8 @@ class Watch:
     def _store(self, compared: Mapping[Place, WatchedPartition]) -> None:
         before = self.store.partitions
         self.store.put(compared)
-        self.comparisons += len(compared)
+        self.status.partitions = self.store.partitions
+        self.status.comparisons += len(compared)
         for place, partition in compared.items():
             verdict, reason = partition.result["verdict"], partition.result["reason"]
             if verdict != before[place].result.get("verdict", CLEAN):
@@ -185,15 +172,16 @@ def watch_until_signal(
         workspace = stack.enter_context(Workspace(f"watch-{new_run_id()}", state))
         comparer = ReplicaComparer(workspace, java, spark, progress, outlives_jobs=True)
         stack.enter_context(closing(comparer))
-        watch = Watch(request, every_s, client, store, comparer, report, checks)
         store.follow(checks.cluster.state.partitions.keys(), checks.time_ms)
+        status = WatchStatus(every_s, checks, store.partitions)
+        watch = Watch(request, client, store, comparer, report, status)
         endpoint = Endpoint(
             *listen,
-            lambda: families(watch.status, clock.time_ms()),
-            lambda: (problems(watch.status, clock.time_ms()), health(watch.status)),
+            lambda: families(status, clock.time_ms()),
+            lambda: (problems(status, clock.time_ms()), health(status)),
             {
-                "/": lambda: page(watch.status, clock.time_ms()),
-                "/partitions": lambda: partitions_json(watch.status, clock.time_ms()),
+                "/": lambda: page(status, clock.time_ms()),
+                "/partitions": lambda: partitions_json(status, clock.time_ms()),
             },
         )
         stack.callback(endpoint.close)

@@ -1,20 +1,23 @@
-"""The status of a watch, and the metrics, health, JSON and page that are made from it."""
+"""The checks of a watch, which take seconds, its status, and the metrics, health, JSON and page that show it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from checkers.anomalies import FINDERS
-from harness.audit.live.exposure import Level
-from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO
-from harness.audit.watch.checks import WatchChecks, lso_spread, open_transactions
+from harness.audit.live.broker_reports import ReplicaStatuses
+from harness.audit.live.cluster import AuditedCluster, describe
+from harness.audit.live.exposure import Exposure, exposure
+from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter_readable
 from harness.audit.watch.store import WatchedPartition
+from harness.errors import HarnessError
 from harness.escape import to_json
 from harness.judge.finding import Place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.kafka_api.connection import ClusterClient
 from harness.report.endpoint import HTML, JSON, gauge, round_problems
 from harness.report.page import render
 
@@ -27,8 +30,59 @@ WORST: Final = (ANOMALY, UNKNOWN, CLEAN)
 
 
 @dataclass(frozen=True)
+class WatchChecks:
+    """The result of the checks, which ended at ``time_ms``.
+
+    ``readable``: ``cluster`` with the topics that this user may read; ``unreadable``: a sentence on each other topic.
+    ``suspected_since_ms``: when the checks first suspected a partition that they suspect still.
+    """
+
+    time_ms: int
+    took_s: float
+    cluster: AuditedCluster
+    readable: AuditedCluster
+    answers: Prefiltered
+    exposure: Exposure
+    unreadable: tuple[str, ...] = ()
+    suspected_since_ms: Mapping[Place, int] = field(default_factory=dict)
+
+
+def check(client: ClusterClient, topics: Sequence[str], before: WatchChecks | None = None) -> WatchChecks:
+    """Ask the brokers. ``before``: the previous checks; after them, topics that do not exist are left out.
+
+    Raises `UsageError` as `describe`, and `HarnessError` for another cluster than before.
+    """
+    started_s = client.clock.now_s()
+    cluster = describe(client, topics, may_miss=before is not None)
+    cluster_id = cluster.state.cluster_id
+    if before is not None and cluster_id != before.cluster.state.cluster_id:
+        raise HarnessError(f"the brokers are of another cluster now: {cluster_id}")
+    readable, answers, unreadable = prefilter_readable(cluster)
+    exposed, now_ms = exposure(readable, answers), client.clock.time_ms()
+    suspected = {(suspicion.topic, suspicion.partition) for suspicion in answers.suspicions}
+    since_ms = {place: before.suspected_since_ms.get(place, now_ms) if before else now_ms for place in suspected}
+    took_s = client.clock.now_s() - started_s
+    return WatchChecks(now_ms, took_s, cluster, readable, answers, exposed, unreadable, since_ms)
+
+
+def open_transactions(statuses: ReplicaStatuses) -> dict[str, int]:
+    """Return the number of transactions by topic that are open on any replica."""
+    opened = ((tp, transaction) for (_, tp), status in statuses.replicas.items() for transaction in status.open or ())
+    return Counter(topic for topic, *_ in {(*tp, t.producer_id, t.first_offset) for tp, t in opened})
+
+
+def lso_spread(statuses: ReplicaStatuses) -> dict[str, int]:
+    """Return the greatest difference by topic of the last stable offsets of one partition's replicas."""
+    spreads: dict[str, int] = {}
+    for (topic, _), by_broker in statuses.by_partition.items():
+        offsets = [status.last_stable_offset for status in by_broker.values()]
+        spreads[topic] = max(spreads.get(topic, 0), max(offsets) - min(offsets))
+    return spreads
+
+
+@dataclass
 class WatchStatus:
-    """A watch at one time. ``checks``: the last that succeeded. Failures: of the last checks and comparison."""
+    """The status of a watch now. ``checks``: the last that succeeded. Failures: of the last checks and comparison."""
 
     every_s: float
     checks: WatchChecks
@@ -85,22 +139,14 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
     }
     for name, (text, value) in gauges.items():
         yield GaugeMetricFamily(PREFIX + name, text, value=value)
-    counters = {
-        "check_failures": ("Checks that failed.", status.check_failures),
-        "comparison_failures": ("Comparisons that failed.", status.comparison_failures),
-        "comparisons": ("Partitions that were compared.", status.comparisons),
-    }
-    for name, (text, value) in counters.items():
-        yield CounterMetricFamily(PREFIX + name, text, value=value)
+    counters = {"check_failures": "Checks that failed.", "comparison_failures": "Comparisons that failed."}
+    for name, text in {**counters, "comparisons": "Partitions that were compared."}.items():
+        yield CounterMetricFamily(PREFIX + name, text, value=getattr(status, name))
     verdicts = Counter(map(_verdict, partitions))
     diverged = Counter(name for p in partitions for name in {f["anomaly"] for f in p.result.get("findings", ())})
     undecided = Counter(cause for p in partitions if _verdict(p) == UNKNOWN for cause in _causes(p))
-    at_risk = Counter(
-        (replica.topic, replica.kind.value, replica.level.label)
-        for topic in checks.exposure.topics
-        for replica in topic.replicas
-        if replica.level > Level.OK
-    )
+    exposed = (replica for topic in checks.exposure.topics for replica in topic.replicas if replica.level)
+    at_risk = Counter((replica.topic, replica.kind.value, replica.level.label) for replica in exposed)
     anomalies = {HANGING_TRANSACTION, *(finder.name for finder in FINDERS.values())}
     suspicions = Counter(suspicion.anomaly for suspicion in checks.answers.suspicions)
     labelled: dict[str, tuple[str, str, Mapping[Any, float]]] = {
@@ -124,12 +170,8 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
 
 def partitions_json(status: WatchStatus, now_ms: int) -> tuple[str, str]:
     """Return the latest verdict of each partition, the worst first, with its findings as in ``verdict.json``."""
-    content = {
-        "schema": 1,
-        "cluster_id": status.checks.cluster.state.cluster_id,
-        "partitions": list(_rows(status, now_ms)),
-    }
-    return JSON, f"{to_json(content)}\n"
+    content = {"schema": 1, "cluster_id": status.checks.cluster.state.cluster_id}
+    return JSON, f"{to_json({**content, 'partitions': list(_rows(status, now_ms))})}\n"
 
 
 def page(status: WatchStatus, now_ms: int) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -46,11 +46,12 @@ class WatchStore:
             folder.mkdir(parents=True, exist_ok=True)
             # Transactions are explicit. A lock of the operating system ends with the process.
             self._database = sqlite3.connect(folder / FILE, timeout=0, isolation_level=None)
-            with closing_on_error(self._database):
-                refused = self._claim(cluster_id)
-                if refused is not None:
+            with ExitStack() as on_error:
+                on_error.enter_context(closing(self._database))
+                if (refused := self._claim(cluster_id)) is not None:
                     raise UsageError(f"--state {folder}: {refused}; name another folder")
                 rows = self._database.execute("SELECT * FROM partitions").fetchall()
+                on_error.pop_all()
         except (OSError, sqlite3.Error) as error:
             is_locked = getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
             why = "another watch uses it" if is_locked else getattr(error, "strerror", None) or error
@@ -82,8 +83,8 @@ class WatchStore:
         new = {place: WatchedPartition(now_ms) for place in places if place not in self.partitions}
         gone = self.partitions.keys() - places
         if new or gone:
-            with self._transaction() as database:
-                database.executemany("DELETE FROM partitions WHERE topic = ? AND partition = ?", list(gone))
+            with self._transaction():
+                self._database.executemany("DELETE FROM partitions WHERE topic = ? AND partition = ?", list(gone))
                 self._write(new)
             remaining = {place: partition for place, partition in self.partitions.items() if place not in gone}
             self.partitions = {**remaining, **new}
@@ -105,24 +106,10 @@ class WatchStore:
         )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[None]:
         try:
-            self._database.execute("BEGIN")
-            try:
-                yield self._database
-                self._database.execute("COMMIT")
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
+            with self._database:
+                self._database.execute("BEGIN")
+                yield
         except sqlite3.Error as error:
             raise HarnessError(f"the state cannot be written: {error}") from error
-
-
-@contextmanager
-def closing_on_error(database: sqlite3.Connection) -> Iterator[None]:
-    """Close the database, which releases its lock, if the block raises."""
-    try:
-        yield
-    except BaseException:
-        database.close()
-        raise
