@@ -49,14 +49,6 @@ THREADS = 4
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The files to store: ``verdict.json``, and ``outcomes.jsonl`` (`checkers.replay.judged.transaction_outcomes`)."""
-
-    verdict: Verdict
-    outcomes: Sequence[CheckerRow] = ()
-
-
-@dataclass(frozen=True)
 class Prepared:
     """Planned checkers over some run folders; ``raised``: the errors of checkers that could not be planned."""
 
@@ -152,15 +144,15 @@ def collected(rows: DataFrame, name: str = "") -> list[CheckerRow]:
 
 def judge_run(
     results: Results | None, folder: RunFolder, manifest: Mapping[str, Any], missing: Sequence[EvidenceDifference] = ()
-) -> Judgement:
-    """Return the judgement of one run.
+) -> Verdict:
+    """Return the verdict on one run.
 
     ``results``: None for a run that did not complete, whose verdict is unknown. ``missing``: evidence that differs from
     the files that the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged folder.
     """
     sound = inventory.without(folder, missing)
     if results is None:
-        return Judgement(replace(assemble(manifest, Results(), missing=missing), applications=()))
+        return replace(assemble(manifest, Results(), missing=missing), applications=())
     anomalies = {scenario["anomaly"] for scenario in manifest["scenarios"]} - {None}
     unchecked = dict.fromkeys(sorted(anomalies - _NAMES), "an error: no package here offers this checker")
     results = replace(results, raised={**results.raised, **unchecked})
@@ -172,16 +164,15 @@ def judge_run(
     verdict = assemble(manifest, results, missing=missing, protection=protection)
     group_events = read_group_events(folder.history_path) if has_history else []
     groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
-    findings = with_consequences(verdict.findings, views, groups)
-    return Judgement(replace(verdict, findings=findings, applications=views), results.outcomes)
+    return replace(verdict, findings=with_consequences(verdict.findings, views, groups), applications=views)
 
 
-def store(folder: RunFolder, judgement: Judgement) -> None:
-    """Write the judgement's files; a former verdict that differs is kept under another name. Raises OSError."""
-    content = to_json(judgement.verdict)
+def store(folder: RunFolder, verdict: Verdict, results: Results | None) -> None:
+    """Write ``outcomes.jsonl`` and the verdict; a former one that differs gets another name. Raises OSError."""
+    content = to_json(verdict)
     if (former := folder.keep_former_verdict(content)) is not None:
         log.warning("the former verdict differs, and is kept as %s", former.name)
-    folder.write_lines(folder.outcomes_path, judgement.outcomes)
+    folder.write_lines(folder.outcomes_path, results.outcomes if results else ())
     folder.write_json(folder.verdict_path, content)
 
 

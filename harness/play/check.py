@@ -37,12 +37,12 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
             sound = inventory.without(folder, differences())
             progress.stage("check")
             results = check.check_folder(session, sound)
-        judgement = check.judge_run(results, folder, content, differences())
+        verdict = check.judge_run(results, folder, content, differences())
     try:
-        check.store(folder, judgement)
+        check.store(folder, verdict, results)
     except OSError as error:
         # The folder may be someone else's, or an archive: the verdict is returned all the same.
         log.warning("the verdict is not stored: %s", error)
     else:
-        write_if_possible(folder, judgement.verdict, drawn())
-    return RunResult(folder, judgement.verdict, {})
+        write_if_possible(folder, verdict, drawn())
+    return RunResult(folder, verdict, {})

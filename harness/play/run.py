@@ -136,12 +136,12 @@ def conduct(
 
         with drawing_ahead(folder) as drawn:
             results = run_checkers(prepared()) if manifest.content["status"] == COMPLETE else None
-        judgement = judge_run(results, folder, manifest.content)
+        verdict = judge_run(results, folder, manifest.content)
         stages.end()
         timings_s = _timings_s(stages)
-        verdict = replace(judgement.verdict, timings_s=timings_s)
+        verdict = replace(verdict, timings_s=timings_s)
         manifest.time(timings_s)
-        store(folder, replace(judgement, verdict=verdict))
+        store(folder, verdict, results)
         write_if_possible(folder, verdict, drawn())
         _point_latest_here(folder)
         addresses = {}

@@ -180,11 +180,11 @@ def test_a_run_is_not_clean_without_the_checker_of_its_anomaly(tmp_path: Path) -
                 "replicas": {"0": [1, 3, 2]}, "critical": ["marker"]}  # fmt: skip
     manifest = {"scenarios": [scenario], "control": "control", "absent_brokers": [2], "nemesis": "kill", "run_id": "r",
                 "target": {"name": "sim-kafka"}, "timings_s": {}}  # fmt: skip
-    verdict = judge_run(Results(guarantees=()), RunFolder(tmp_path), manifest).verdict
+    verdict = judge_run(Results(guarantees=()), RunFolder(tmp_path), manifest)
     assert verdict.verdict == "unknown"
     assert verdict.reason == ("lagging-lso: checker lagging-lso raised an error: no package here offers this checker")
     known = {**manifest, "scenarios": [{**scenario, "anomaly": "stuck-lso"}]}
-    assert not judge_run(Results(guarantees=()), RunFolder(tmp_path), known).verdict.checker_errors
+    assert not judge_run(Results(guarantees=()), RunFolder(tmp_path), known).checker_errors
 
 
 def test_plugins_of_runs_obey_their_rules(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_what_clients_are_served_is_judged_by_their_history(name: str, spark: Sp
     folder = RunFolder(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
     folder.history_path.write_text(lines)
-    verdict = judge_run(check_folder(spark, folder), folder, MANIFEST).verdict
+    verdict = judge_run(check_folder(spark, folder), folder, MANIFEST)
     assert (verdict.verdict, {(f.anomaly, f.offset) for f in verdict.findings}) == (expected, findings)
     assert says in " ".join([verdict.reason, *(finding.explanation for finding in verdict.findings)])
     assert verdict.notes == ("the target own-x-00000000 is your own",)
@@ -110,7 +110,7 @@ def test_a_run_on_simulated_brokers_is_clean(spark: SparkSession, tmp_path: Path
     ]  # fmt: skip
     manifest = {**MANIFEST, "scenarios": scenarios, "control": scenarios[0]["name"]}
     run.folder.manifest_path.write_text(json.dumps(manifest))
-    verdict = judge_run(check_folder(spark, run.folder), run.folder, manifest).verdict
+    verdict = judge_run(check_folder(spark, run.folder), run.folder, manifest)
     assert [(s.scenario, s.verdict) for s in verdict.scenarios] == [(s.name, "clean") for s in run.plan.scenarios]
     assert len(verdict.scenarios) == 5
 
