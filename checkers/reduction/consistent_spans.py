@@ -22,23 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, RunPartition, place_of
+from checkers.reduction import packed_spans as span
 from checkers.reduction.candidate_keys import NOT_COMMITTED, beliefs_by_file, candidate_keys
-from checkers.reduction.packed_spans import (
-    ABORTS,
-    CHUNK_OFFSETS,
-    COMMITS,
-    DATA,
-    EMPTIED,
-    EPOCH,
-    FILE,
-    INDEX,
-    OPEN,
-    OTHER,
-    PACKED_SPANS,
-    SPAN,
-    arrays,
-    packed_spans,
-)
 from checkers.reduction.segments import Array, Flags, Longs, differs_from_previous, replica_segments
 
 if TYPE_CHECKING:
@@ -98,16 +83,16 @@ class SortedSpans:
         spans = spans[np.lexsort((spans["kind"], spans["at"], spans["producer"], spans["broker"]))]
         groups: Longs = np.cumsum(differs_from_previous(spans["broker"], spans["producer"]), dtype=np.int64)
         kinds = spans["kind"]
-        is_data, is_marker = kinds == DATA, np.isin(kinds, (COMMITS, ABORTS))
+        is_data, is_marker = kinds == span.DATA, np.isin(kinds, (span.COMMITS, span.ABORTS))
         decider = next_marked(groups, is_marker)
         is_decided = decider != NOWHERE
-        is_aborted = is_decided & (kinds[decider] == ABORTS)
-        return cls(spans, groups, is_data, is_marker, kinds == INDEX, decider, is_data & ~is_decided, is_aborted)
+        is_aborted = is_decided & (kinds[decider] == span.ABORTS)
+        return cls(spans, groups, is_data, is_marker, kinds == span.INDEX, decider, is_data & ~is_decided, is_aborted)
 
     def _is_unanswered(self) -> Flags:
         """Return the open transactions of a snapshot whose producer does not continue in the log."""
         ends_here: Flags = next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE
-        ends_here &= self.spans["kind"] == OPEN
+        ends_here &= self.spans["kind"] == span.OPEN
         return ends_here
 
     @property
@@ -157,7 +142,7 @@ class SortedSpans:
         has_entry = self.is_index[entries] & (self.groups[entries] == self.groups[rows])
         has_entry &= self.spans["at"][entries] == self.spans["at"][deciders]
         has_entry &= self.spans["since"][entries] <= self.spans["at"][rows]
-        return rows[np.flatnonzero(has_entry == (self.spans["kind"][deciders] == COMMITS))]
+        return rows[np.flatnonzero(has_entry == (self.spans["kind"][deciders] == span.COMMITS))]
 
     def beliefs(self, which: Flags) -> list[dict[str, Any]]:
         """Return a row for each file: the beliefs about some decided data, of `candidate_keys.BELIEF`."""
@@ -182,9 +167,9 @@ class SortedSpans:
         is_first = np.zeros(len(keep) + 1, np.bool_)
         is_first[first] = True
         keep |= self.is_data & is_first[self.decider]
-        after_open = self.decider[self.spans["kind"] == OPEN]
+        after_open = self.decider[self.spans["kind"] == span.OPEN]
         keep[after_open[after_open != NOWHERE]] = True
-        return (keep & (self.is_data | self.is_marker)) | np.isin(self.spans["kind"], (EMPTIED, OTHER))
+        return (keep & (self.is_data | self.is_marker)) | np.isin(self.spans["kind"], (span.EMPTIED, span.OTHER))
 
     def beyond_chunk(self) -> Array:
         """Return the spans that matter together with other chunks; `contradicting` of them is sound.
@@ -201,7 +186,7 @@ class SortedSpans:
         columns = self.groups, self.spans["segment"], self.spans["epoch"]
         keep[undecided[differs_from_previous(*(column[undecided] for column in columns))]] = True
         at, since = self.spans["at"], self.spans["since"]
-        keep |= self.is_index & (since // CHUNK_OFFSETS < at // CHUNK_OFFSETS)
+        keep |= self.is_index & (since // span.CHUNK_OFFSETS < at // span.CHUNK_OFFSETS)
         # The entry of a marker stays with the marker.
         keep[1:] |= keep[:-1] & self.is_marker[:-1] & self.is_index[1:] & (at[1:] == at[:-1])
         return self.spans[keep]
@@ -217,10 +202,10 @@ def cleared_partitions(
     brokers: dict[RunPartition, set[int]] = {}
     for segment in segments:
         brokers.setdefault(segment.place, set()).add(segment.broker)
-    packed_schema, schema = to_arrow_schema(PACKED_SPANS), to_arrow_schema(CONSISTENT)
+    packed_schema, schema = to_arrow_schema(span.PACKED_SPANS), to_arrow_schema(CONSISTENT)
 
     def check_chunk(rows: pa.Table) -> pa.Table:
-        if rows.column("chunk")[0].as_py() == FILE:
+        if rows.column("chunk")[0].as_py() == span.FILE:
             return rows
         head = {name: rows.column(name)[0].as_py() for name in (*PLACE, "chunk")}
         return pa.Table.from_pylist([{**head, **row} for row in _chunk_rows(rows)], schema=packed_schema)
@@ -230,8 +215,8 @@ def cleared_partitions(
         head = dict(zip(PLACE, place, strict=True))
         return pa.Table.from_pylist([{**head, **row} for row in _partition_rows(rows, brokers[place])], schema)
 
-    chunks = packed_spans(spark, segments).repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk")
-    checked = chunks.applyInArrow(check_chunk, PACKED_SPANS).localCheckpoint(eager=False)
+    chunks = span.packed_spans(spark, segments).repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk")
+    checked = chunks.applyInArrow(check_chunk, span.PACKED_SPANS).localCheckpoint(eager=False)
     by_partition = checked.where("beliefs IS NULL").repartition(tasks, *PARTITION).groupBy(*PARTITION)
     partitions = by_partition.applyInArrow(check_partition, CONSISTENT).localCheckpoint(eager=False)
     consistent = {place_of(row): row for row in partitions.where("same IS NOT NULL").drop("beliefs").collect()}
@@ -269,7 +254,7 @@ def _bounds(ends: Mapping[RunPartition, int], facts: Facts) -> dict[RunPartition
 
 def _chunk_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Return the spans of a chunk that matter beyond it, and its decided beliefs; or that it contradicts itself."""
-    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+    spans = SortedSpans.of(span.arrays(rows.column("spans"), span.SPAN))
     if spans.contradicting.size:
         return [{"problem": CONTRADICTION}]
     return [{"spans": spans.beyond_chunk().tobytes()}, *spans.beliefs(spans.is_data & ~spans.is_undecided)]
@@ -279,14 +264,14 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
     """Return the other columns of `CONSISTENT` for a partition, no row if it is not consistent."""
     if rows.column("problem").null_count < len(rows):
         return []
-    files = [row for row in rows.drop_columns(["spans"]).to_pylist() if row["chunk"] == FILE]
+    files = [row for row in rows.drop_columns(["spans"]).to_pylist() if row["chunk"] == span.FILE]
     ends = {
         broker: max((row["log_end"] or 0 for row in files if row["broker"] == broker), default=0) for broker in brokers
     }
     log_end = ends[min(ends)]
     if set(ends.values()) != {log_end} or not log_end or _has_unreplicated_tail(files):
         return []
-    spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+    spans = SortedSpans.of(span.arrays(rows.column("spans"), span.SPAN))
     if spans.contradicting.size or spans.has_open:
         return []
     digests = dict.fromkeys(brokers, 0)
@@ -301,7 +286,7 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
 
 def _has_unreplicated_tail(files: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether any replica has a leader epoch after the start of a later one. See `unreplicated_tails`."""
-    epochs = np.concatenate([np.frombuffer(row["epochs"], EPOCH) for row in files])
+    epochs = np.concatenate([np.frombuffer(row["epochs"], span.EPOCH) for row in files])
     epochs = epochs[np.argsort(epochs["epoch"], kind="stable")]
     # The lowest start of any later epoch.
     starts = np.minimum.accumulate(epochs["start"][::-1])[::-1]

@@ -18,26 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE, REPLICA, REPLICA_PLACE, Evidence, RunPartition, place_of
+from checkers.reduction import packed_spans as span
 from checkers.reduction.consistent_spans import SortedSpans, first_after
-from checkers.reduction.packed_spans import (
-    ABORTS,
-    CHUNK_OFFSETS,
-    COMMITS,
-    DATA,
-    EPOCH,
-    FILE,
-    INDEX,
-    LOG_FIELDS,
-    OPEN,
-    OTHER,
-    PACKED_SPANS,
-    PLAIN,
-    SPAN,
-    arrays,
-    packed,
-    packed_spans,
-    side_spans,
-)
 from checkers.reduction.segments import (
     PRODUCER_SPANS,
     Array,
@@ -60,7 +42,7 @@ leader epoch in a file (`EPOCHS`). Rows with ``beliefs`` have only these (`candi
 DisputedRanges = Mapping[RunPartition, Collection[tuple[int, int, int]]]
 """Producers, with the first and the last offset of a range in which all spans are needed."""
 
-_NAMES: Final = {COMMITS: COMMIT, ABORTS: ABORT, OTHER: "other"}
+_NAMES: Final = {span.COMMITS: COMMIT, span.ABORTS: ABORT, span.OTHER: "other"}
 
 
 def unsettled_spans(
@@ -70,16 +52,16 @@ def unsettled_spans(
     *,
     disputed: DisputedRanges,
     tasks: int,
-    chunk_offsets: int = CHUNK_OFFSETS,
+    chunk_offsets: int = span.CHUNK_OFFSETS,
 ) -> DataFrame:
     """Return `SPANS` of these files. ``side``: the aborted and open transactions of their replicas."""
     schema = to_arrow_schema(SPANS)
 
     def settle(rows: pa.Table) -> pa.Table:
         head = {name: rows.column(name)[0].as_py() for name in PLACE}
-        if rows.column("chunk")[0].as_py() == FILE:
+        if rows.column("chunk")[0].as_py() == span.FILE:
             return pa.Table.from_pylist([row for file in rows.to_pylist() for row in _rows_of_file(file)], schema)
-        spans = SortedSpans.of(arrays(rows.column("spans"), SPAN))
+        spans = SortedSpans.of(span.arrays(rows.column("spans"), span.SPAN))
         unsettled = spans.unsettled()
         for producer, first, last in disputed.get(place_of(head), ()):
             mine = (spans.is_data | spans.is_marker) & (spans.spans["producer"] == producer)
@@ -87,39 +69,39 @@ def unsettled_spans(
         summed = pa.Table.from_pylist([{**head, **row} for row in _settled_rows(spans, ~unsettled)], schema)
         return pa.concat_tables([_as_table(spans.spans[unsettled], head, schema), summed])
 
-    files = packed_spans(spark, segments, side_files=False, chunk_offsets=chunk_offsets)
+    files = span.packed_spans(spark, segments, side_files=False, chunk_offsets=chunk_offsets)
     chunks = files.unionByName(_packed_transactions(side, chunk_offsets))
     return chunks.repartition(tasks, *PARTITION, "chunk").groupBy(*PARTITION, "chunk").applyInArrow(settle, SPANS)
 
 
 def _packed_transactions(side: Evidence, chunk_offsets: int) -> DataFrame:
     """Return `PACKED_SPANS` of the replicas' lists of aborted transactions, and of their open transactions."""
-    schema = to_arrow_schema(PACKED_SPANS)
+    schema = to_arrow_schema(span.PACKED_SPANS)
     aborted = side.aborts.where("problem IS NULL").selectExpr(
-        *REPLICA, f"{INDEX} AS kind", "producer_id", "last_offset AS at", "first_offset AS since"
+        *REPLICA, f"{span.INDEX} AS kind", "producer_id", "last_offset AS at", "first_offset AS since"
     )
     answered = side.states.select(*REPLICA, f.explode("open").alias("txn")).selectExpr(
-        *REPLICA, f"{OPEN} AS kind", "txn[0] AS producer_id", "txn[2] AS at", "CAST(-1 AS long) AS since"
+        *REPLICA, f"{span.OPEN} AS kind", "txn[0] AS producer_id", "txn[2] AS at", "CAST(-1 AS long) AS since"
     )
 
     def pack(rows: pa.Table) -> pa.Table:
         head = {name: rows.column(name)[0].as_py() for name in (*REPLICA_PLACE, "chunk")}
         epochs = np.full(len(rows), -1)
         kind, *others = (rows.column(name).to_numpy() for name in ("kind", "producer_id", "at", "since"))
-        spans = side_spans(head["broker"], -1, np.array([kind, epochs, *others]))
+        spans = span.side_spans(head["broker"], -1, np.array([kind, epochs, *others]))
         return pa.Table.from_pylist([{**head, "spans": spans.tobytes()}], schema)
 
     rows = aborted.unionAll(answered).withColumn("chunk", f.expr(f"at div {chunk_offsets}"))
-    return rows.groupBy("chunk", *REPLICA).applyInArrow(pack, PACKED_SPANS)
+    return rows.groupBy("chunk", *REPLICA).applyInArrow(pack, span.PACKED_SPANS)
 
 
 def _rows_of_file(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     head = {name: file[name] for name in (*REPLICA_PLACE, "segment")}
     if file["problem"] is not None:
         yield {**head, "problem": file["problem"]}
-    for epoch, start, end in np.frombuffer(file["epochs"], EPOCH).tolist():
+    for epoch, start, end in np.frombuffer(file["epochs"], span.EPOCH).tolist():
         yield {**head, "settled": EPOCHS, "leader_epoch": epoch, "base_offset": start, "end_offset": end}
-    for region, records, digest in np.frombuffer(file["plain"], PLAIN).tolist():
+    for region, records, digest in np.frombuffer(file["plain"], span.PLAIN).tolist():
         sums = {"region": region, "records": records, "digest": digest}
         yield {**head, "settled": COMMITTED, "transactional": False, **sums}
 
@@ -142,12 +124,12 @@ def _settled_rows(spans: SortedSpans, is_settled: Flags) -> Iterator[dict[str, A
 
 
 def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    is_data = spans["kind"] == DATA
+    is_data = spans["kind"] == span.DATA
     columns: dict[str, Any] = {
         **{name: pa.repeat(value, len(spans)) for name, value in head.items()},
         "broker": spans["broker"],
         "segment": spans["segment"],
-        **{column: spans[name] for name, column in LOG_FIELDS.items()},
+        **{column: spans[name] for name, column in span.LOG_FIELDS.items()},
         "region": spans["region"].astype(np.int32),
         "transactional": spans["producer"] >= 0,
         "control": ~is_data,
@@ -160,7 +142,7 @@ def _as_table(spans: Array, head: Mapping[str, Any], schema: pa.Schema) -> pa.Ta
 
 def abort_markers(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFrame:
     """Return `PRODUCER_SPANS` of every ABORT."""
-    read = partial(_spans_of_file, keep=lambda spans: spans["kind"] == ABORTS)
+    read = partial(_spans_of_file, keep=lambda spans: spans["kind"] == span.ABORTS)
     return rows_of_files(spark, segments, PRODUCER_SPANS, read)
 
 
@@ -179,7 +161,7 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
         segment: ReplicaSegment, index: int, producers: Sequence[int], offsets: Sequence[int], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         def follow(spans: Array) -> Flags:
-            is_marker = np.isin(spans["kind"], (COMMITS, ABORTS))
+            is_marker = np.isin(spans["kind"], (span.COMMITS, span.ABORTS))
             marks = (spans["producer"][is_marker], spans["at"][is_marker])
             return is_marker & np.isin(spans["at"], first_after(np.array(producers), np.array(offsets), marks))
 
@@ -195,5 +177,5 @@ def _spans_of_file(
     head = dict(zip(PLACE, segment.place, strict=True))
     for part in span_arrays(segment):
         if not isinstance(part, str):
-            spans = packed(part, segment.broker, index)
+            spans = span.packed(part, segment.broker, index)
             yield from _as_table(spans[keep(spans)], head, schema).to_batches()

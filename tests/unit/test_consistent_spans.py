@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers.reduction import consistent_spans
+from checkers.reduction import packed_spans
 from checkers.reduction.consistent_spans import SortedSpans
 from checkers.reduction.packed_spans import ABORTS, COMMITS, DATA, INDEX, OPEN, SPAN
 
@@ -76,14 +76,14 @@ def drawn(seed: int) -> Any:
 
 @pytest.mark.parametrize("offsets", [1, 3, 16])
 def test_chunks_lead_to_the_same_result(offsets: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consistent_spans, "CHUNK_OFFSETS", offsets)
+    monkeypatch.setattr(packed_spans, "CHUNK_OFFSETS", offsets)
     results = [(is_consistent(rows), is_consistent_in_chunks(rows, offsets)) for rows in map(drawn, range(60))]
     assert {together for together, _ in results} == {True, False}
     assert [seed for seed, (together, in_chunks) in enumerate(results) if together != in_chunks] == []
 
 
 def test_what_matters_beyond_a_chunk_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consistent_spans, "CHUNK_OFFSETS", 1000)
+    monkeypatch.setattr(packed_spans, "CHUNK_OFFSETS", 1000)
     rows = [(1, 0, DATA if at % 2 == 0 else COMMITS, 0, 7, at, -1) for at in range(1000)]
     kept = SortedSpans.of(spans(*rows)).beyond_chunk()
     assert kept["at"].tolist() == [0, 1, 999]
