@@ -9,18 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkers.evidence.parse import (
-    DISK,
-    READERS,
-    STATE_FIELDS,
-    NotReadableError,
-    TableReader,
-    fields_of,
-    json_object,
-    log_rows,
-    read_log_checkpoint,
-    topic_partition,
-)
+from checkers.evidence import parse
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
 from harness.broker_files.internal_topics.decode import transaction_state
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, until_cut
@@ -40,7 +29,7 @@ def _files(
 ) -> Iterator[tuple[Row, Path]]:
     """Yield each such file of every replica, with the columns from its path and ``more``."""
     for copy in copies.replicas:
-        head = (copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition, *more)
+        head = (copies.run_id, AFTER_REJOIN, parse.DISK, copy.broker, copy.topic, copy.partition, *more)
         yield from ((head, path) for path in paths(copy))
 
 
@@ -59,7 +48,7 @@ def _last_segments_or_answers(copies: "Copies") -> Iterator[tuple[Row, Path]]:
 def _entries(path: Path) -> Iterator[Row]:
     """Yield a segment's records and empty batches; only the log's last segment may end inside a batch."""
     last = live_segments(path.parent).segments[-1]
-    return log_rows(path, may_be_cut=path.name == last.log)
+    return parse.log_rows(path, may_be_cut=path.name == last.log)
 
 
 def _coordinator_logs(copies: "Copies") -> Iterator[tuple[Row, Path]]:
@@ -73,13 +62,13 @@ def _coordinator_logs(copies: "Copies") -> Iterator[tuple[Row, Path]]:
 def _coordinators(path: Path) -> Iterator[Row]:
     """Yield the states of a log of transaction states, or the latest ones that a coordinator answered."""
     if path.name == COORDINATOR:
-        (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), ("transactions",), str(path))
+        (transactions,) = parse.fields_of(parse.json_object(path.read_bytes(), str(path)), ("transactions",), str(path))
         for entry in transactions:
             try:
                 transactional_id, producer_id, state = entry
             except (TypeError, ValueError) as error:
                 problem = f"{path}: {entry} is not a transactional id, a producer id and a state"
-                raise NotReadableError(problem) from error
+                raise parse.NotReadableError(problem) from error
             yield 0, transactional_id, producer_id, state
         return
     for batch in until_cut(iter_batches(path.read_bytes(), source=str(path))):
@@ -109,7 +98,7 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     """
     segments = live_segments(folder).segments
     start, high_watermark, cleaned = (
-        read_log_checkpoint(folder.parent, name, topic_partition(folder.name))
+        parse.read_log_checkpoint(folder.parent, name, parse.topic_partition(folder.name))
         for name in ("log-start-offset", "replication-offset", "cleaner-offset")
     )
     return {
@@ -131,16 +120,16 @@ def _state(path: Path) -> Iterator[dict[str, Any]]:
     if path.name != STATE:
         yield {"served": False, "log_end": end_of_segment(path), **replica_facts(path.parent)}
         return
-    content = json_object(path.read_bytes(), str(path))
-    log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
+    content = parse.json_object(path.read_bytes(), str(path))
+    log_start, high_watermark, *transactions = parse.fields_of(content, parse.STATE_FIELDS, str(path))
     fields = ("bound", "read_from", "read_to", "listed_to", "complete")
-    bound, read_from, read_to, listed_to, complete = fields_of(content, fields, str(path))
+    bound, read_from, read_to, listed_to, complete = parse.fields_of(content, fields, str(path))
     served = complete and read_from <= log_start
     yield {
         "served": served,
         "log_start": max(log_start, read_from),
         "high_watermark": min(high_watermark, read_to),
-        **(dict(zip(STATE_FIELDS[2:], transactions, strict=True)) if served else {}),
+        **(dict(zip(parse.STATE_FIELDS[2:], transactions, strict=True)) if served else {}),
         "log_end": read_to,
         "read_bound": bound,
         "listed_to": listed_to,
@@ -148,24 +137,26 @@ def _state(path: Path) -> Iterator[dict[str, Any]]:
     }
 
 
-SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
-    "aborts": replace(READERS["aborts"], files=partial(_files, _indexes)),
-    "producers": TableReader(
+SIDE_READERS_OF_COPIES: dict[str, parse.TableReader] = {
+    "aborts": replace(parse.READERS["aborts"], files=partial(_files, _indexes)),
+    "producers": parse.TableReader(
         "a producer snapshot",
         PRODUCERS,
         partial(_files, lambda copy: sorted(copy.folder.glob("*.snapshot"))),
         _producers,
     ),
-    "epochs": TableReader(
+    "epochs": parse.TableReader(
         "a checkpoint of leader epochs",
         EPOCHS,
         partial(_files, lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
         lambda path: iter(read_leader_epochs(path.read_bytes(), source=str(path)).items()),
     ),
-    "coordinators": TableReader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
-    "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),
+    "coordinators": parse.TableReader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
+    "states": replace(parse.READERS["states"], files=_last_segments_or_answers, rows=_state),
 }
-READERS_OF_COPIES: dict[str, TableReader] = {
+READERS_OF_COPIES: dict[str, parse.TableReader] = {
     **SIDE_READERS_OF_COPIES,
-    "entries": replace(READERS["entries"], files=partial(_files, lambda copy: copy.logs, more=(True,)), rows=_entries),
+    "entries": replace(
+        parse.READERS["entries"], files=partial(_files, lambda copy: copy.logs, more=(True,)), rows=_entries
+    ),
 }

@@ -14,21 +14,11 @@ from checkers.evidence.tables import PARTITION, REPLICA, Evidence, RunPartition,
 from checkers.finding import first_rows
 from checkers.reduction.segments import BEYOND, COMPARED
 from checkers.reduction.unsettled_spans import EPOCHS, MARKER
-from checkers.replay.batch_outcomes import (
-    ABORTED,
-    COMMITTED,
-    OPEN,
-    PRODUCER,
-    open_transactions,
-    overtaken_transactions,
-    unreplicated_tails,
-    with_beliefs,
-    with_first_marker,
-)
+from checkers.replay import batch_outcomes as outcomes
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
 from harness.run_folder.store import AFTER_REJOIN
 
-_DIGESTS = (COMMITTED, ABORTED, OPEN, MARKER)
+_DIGESTS = (outcomes.COMMITTED, outcomes.ABORTED, outcomes.OPEN, MARKER)
 
 
 @dataclass(frozen=True)
@@ -59,19 +49,19 @@ class Beliefs:
         damaged = problems.unionByName(side.damaged)
         sound = spans.where("problem IS NULL AND settled IS NULL AND beliefs IS NULL")
         side = replace(side, entries=as_entries(sound.where("control")))
-        believed = with_beliefs(sound)
-        overtaken = overtaken_transactions(sound, believed).localCheckpoint(eager=False)
+        believed = outcomes.with_beliefs(sound)
+        overtaken = outcomes.overtaken_transactions(sound, believed).localCheckpoint(eager=False)
         markers = checkpointed(markers_seen(side))
         index_spans = checkpointed(_index_spans(side, markers))
         data_spans = _with_misjudged(believed, markers, overtaken, index_spans).localCheckpoint(eager=False)
         summary = checkpointed(_summary(sound, data_spans, spans))
-        opened = open_transactions(data_spans)
+        opened = outcomes.open_transactions(data_spans)
         replicas = with_whole_beyond(colocated(ends), summary.select(*REPLICA, "held_beyond")).join(
             summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")), PARTITION, "left"
         )
         replicas = checkpointed(with_stable_ends(replicas, opened))
         of_epochs = spans.where(f"settled = '{EPOCHS}'").withColumn("last_offset", f.col("end_offset"))
-        tails = unreplicated_tails(of_epochs, side.epochs)
+        tails = outcomes.unreplicated_tails(of_epochs, side.epochs)
         settled = spans.where("beliefs IS NOT NULL").select("segment", "beliefs")
         return cls(side, settled, tails, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
 
@@ -82,7 +72,7 @@ class Beliefs:
         replicas = self.replicas.select(*REPLICA, "bound", count)
         return (
             colocated(self.opened.join(colocated(replicas), REPLICA))
-            .withColumn("holders", f.count("*").over(Window.partitionBy(*PRODUCER, "first_offset")))
+            .withColumn("holders", f.count("*").over(Window.partitionBy(*outcomes.PRODUCER, "first_offset")))
             .where("holders < replicas AND first_offset < bound")
             .join(colocated(self.damaged.select(*PARTITION).distinct()), PARTITION, "left_anti")
             .selectExpr(*REPLICA, "first_offset AS from", "first_last_offset AS to")
@@ -129,7 +119,7 @@ def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:
     index_spans = side.aborts.where("first_offset IS NOT NULL").selectExpr(
         *REPLICA, "producer_id", "first_offset AS span_from", "last_offset AS span_to"
     )
-    marked = with_first_marker(index_spans, markers, at="span_from", is_big=True)
+    marked = outcomes.with_first_marker(index_spans, markers, at="span_from", is_big=True)
     return marked.where("first_marker < span_to").drop("first_marker", "marker_outcome")
 
 
@@ -139,9 +129,9 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     A span is misjudged if the deciding marker is not the first one that any replica shows, if this log alone shows that
     a marker was missed, or if another marker lies inside the ``.txnindex`` entry of the transaction.
     """
-    marked_spans = index_spans.select(*PRODUCER, "span_from", "span_to")
+    marked_spans = index_spans.select(*outcomes.PRODUCER, "span_from", "span_to")
     in_spans = (
-        colocated(believed.where("transactional").join(marked_spans, [*PRODUCER]))
+        colocated(believed.where("transactional").join(marked_spans, [*outcomes.PRODUCER]))
         .where("base_offset <= span_to AND end_offset >= span_from")
         .selectExpr(*REPLICA, "producer_id", "base_offset", "true AS in_span")
         .distinct()
@@ -153,7 +143,7 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
         "transactional AND (NOT decided_by <=> first_marker OR in_span IS NOT NULL OR passed IS NOT NULL)"
     )
     return (
-        with_first_marker(believed, markers, at="base_offset", is_big=True)
+        outcomes.with_first_marker(believed, markers, at="base_offset", is_big=True)
         .join(colocated(in_spans), ["producer_id", "base_offset", *REPLICA], "left")
         .selectExpr("*", decision)
         .join(colocated(passed), ["producer_id", "decision", *REPLICA], "left")
@@ -178,7 +168,7 @@ def _summary(sound: DataFrame, data_spans: DataFrame, spans: DataFrame) -> DataF
             f.sum(f.when(f.col("region") == BEYOND, f.col("records")).otherwise(0)).alias("held_beyond"),
             f.sum("records").alias("records"),
             f.count_if("misjudged").alias("misjudged"),
-            f.count_if(f.col("belief") == OPEN).alias("open_spans"),
+            f.count_if(f.col("belief") == outcomes.OPEN).alias("open_spans"),
             f.max("transactional").alias("transactional"),
         )
     )

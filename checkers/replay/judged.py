@@ -6,15 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, REPLICA_PLACE, Evidence, checkpointed, colocated
+from checkers.replay import truth
 from checkers.replay.batch_outcomes import BELIEF, open_transactions, overtaken_transactions, with_beliefs
-from checkers.replay.truth import (
-    bounded_replicas,
-    differing_keys,
-    expected_states,
-    markers_seen,
-    with_stable_ends,
-    written_records,
-)
 from harness.broker_files.segments.records import DATA
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -73,16 +66,16 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     beliefs = rows.where("first_in_batch").select(*REPLICA, *_BATCH, *BELIEF)
     opened = checkpointed(open_transactions(beliefs))
     if replicas is None:
-        replicas = checkpointed(with_stable_ends(bounded_replicas(evidence), opened))
+        replicas = checkpointed(truth.with_stable_ends(truth.bounded_replicas(evidence), opened))
     compared = replicas.select(*REPLICA, "counts_from", "bound")
     believed = rows.select(*REPLICA, *_RECORD, *BELIEF).join(compared, REPLICA)
     covered = believed.where("offset >= counts_from")
     records = checkpointed(covered.where("offset < bound"))
-    markers = checkpointed(markers_seen(evidence))
-    written = checkpointed(written_records(evidence, markers, replicas))
+    markers = checkpointed(truth.markers_seen(evidence))
+    written = checkpointed(truth.written_records(evidence, markers, replicas))
     replica_only: ReplicaOnlyEvidence | None = None
     if evidence.has_clients:
-        expected = checkpointed(expected_states(written, replicas))
+        expected = checkpointed(truth.expected_states(written, replicas))
     else:
         # The keys with a record at or beyond the bound that a replica does not believe aborted.
         beyond = covered.where("offset >= bound AND belief != 'aborted'")
@@ -90,9 +83,9 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
         undeleted = checkpointed(undeleted_values(evidence.aborts, records, written, replicas, later))
         undecided = undeleted.select(*PARTITION, "key").unionByName(later).distinct()
         decided_keys = written.join(colocated(undecided), ["key", *PARTITION], "left_anti")
-        expected = expected_states(decided_keys, replicas.where("nothing_beyond"))
+        expected = truth.expected_states(decided_keys, replicas.where("nothing_beyond"))
         replica_only = ReplicaOnlyEvidence(undeleted, checkpointed(overtaken_transactions(evidence.final, beliefs)))
-    wrong = checkpointed(differing_keys(written, records, expected))
+    wrong = checkpointed(truth.differing_keys(written, records, expected))
     hidden = checkpointed(hidden_records(evidence, written, records, wrong))
     return Judged(evidence, replicas, beliefs, opened, records, markers, written, expected, wrong, hidden, replica_only)
 
