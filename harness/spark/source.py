@@ -29,18 +29,7 @@ from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource as ds
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -84,20 +73,20 @@ class SegmentFile:
         """The values of `PLACE`."""
         return {"topic": self.topic, "partition": self.partition, "segment": self.segment, "file": str(self.path)}
 
-    def may_have(self, condition: Filter) -> bool:
+    def may_have(self, condition: ds.Filter) -> bool:
         """Return whether a row may meet a condition; a condition on another column excludes no file."""
         first = -1 if self.segment is None else self.segment
         end = _BEYOND if self.end is None else self.end
         match condition:
-            case EqualTo((name,), value) if name in PLACE.names:
+            case ds.EqualTo((name,), value) if name in PLACE.names:
                 return bool(self.place[name] == value)
-            case In((name,), values) if name in PLACE.names:
+            case ds.In((name,), values) if name in PLACE.names:
                 return self.place[name] in values
-            case EqualTo((name,), value) if name in _OFFSETS:
+            case ds.EqualTo((name,), value) if name in _OFFSETS:
                 return bool(first <= value < end)
-            case LessThan((name,), value) | LessThanOrEqual((name,), value) if name in _OFFSETS:
+            case ds.LessThan((name,), value) | ds.LessThanOrEqual((name,), value) if name in _OFFSETS:
                 return bool(first <= value)
-            case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value) if name in _OFFSETS:
+            case ds.GreaterThan((name,), value) | ds.GreaterThanOrEqual((name,), value) if name in _OFFSETS:
                 return bool(value < end)
             case _:
                 return True
@@ -158,7 +147,7 @@ class SourceTable:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class KafkaSegments(DataSource):
+class KafkaSegments(ds.DataSource):
     """The data source of ``spark.read.format("kafka-segments")``."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -174,7 +163,7 @@ class KafkaSegments(DataSource):
         """Return the columns of option ``columns``, or all."""
         return self._table.chosen(self.options)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> ds.DataSourceReader:
         """Return the reader of these columns."""
         path = self.options.get("path")
         if path is None:
@@ -183,24 +172,24 @@ class KafkaSegments(DataSource):
 
 
 @dataclass
-class _Reader(DataSourceReader):
+class _Reader(ds.DataSourceReader):
     path: str
     options: Mapping[str, str]
     table: SourceTable
     schema: pa.Schema
-    filters: list[Filter] = field(default_factory=list)
+    filters: list[ds.Filter] = field(default_factory=list)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+    def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:  # noqa: N802  (Spark's name)
         """Store the filters, to skip files. Spark still has to apply all: a file may have other rows too."""
         self.filters = filters
         return filters
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[ds.InputPartition]:
         """Return a partition for each file."""
         files = find_files(self.path, self.options)
-        return [InputPartition(file) for file in files if all(map(file.may_have, self.filters))]
+        return [ds.InputPartition(file) for file in files if all(map(file.may_have, self.filters))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one file; nothing if filters have excluded all files."""
         file: SegmentFile | None = partition.value
         if file is None:
