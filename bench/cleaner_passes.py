@@ -118,9 +118,13 @@ class Pass:
 
 @dataclass(frozen=True)
 class Restart:
-    """Open the folder again, after an orderly shutdown or after a crash."""
+    """Open the folder again, after an orderly shutdown or after a crash.
+
+    ``in_swap``: the crash came when a cleaned segment, equal to the first one, was about to replace it.
+    """
 
     in_order: bool
+    in_swap: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ def random_steps(seed: int) -> list[Step]:
                     )
                 )
             case _:
-                steps.append(Restart(random.choice((False, True))))
+                steps.append(Restart(*random.choice(((True, False), (False, False), (False, True)))))
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
         steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
@@ -338,8 +342,10 @@ class Case:
                 self.rolls |= offsets >= FAR
             case Pass():
                 self._pass(step)
-            case Restart(in_order):
+            case Restart(in_order, in_swap):
                 self.jvm.ask("close")
+                if in_swap:
+                    begin_swap(min(self.folder.glob("*.log")))
                 if in_order:
                     empty_indexes(max(self.folder.glob("*.log")))
                     self.model.reopen()
@@ -554,6 +560,13 @@ def merge(folder: Path) -> None:
         for suffix in (".log", ".txnindex", ".index", ".timeindex"):
             path.with_suffix(suffix).unlink(missing_ok=True)
     empty_indexes(first)
+
+
+def begin_swap(path: Path) -> None:
+    """Leave the files of a segment as a cleaner does that has finished a segment, and not yet replaced the old one."""
+    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+        if (file := path.with_suffix(suffix)).exists():
+            shutil.copyfile(file, path.with_suffix(f"{suffix}.swap"))
 
 
 def empty_indexes(path: Path) -> None:
