@@ -20,7 +20,7 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.security import read_security
-from harness.runtimes.local import LocalRuntime
+from harness.runtimes.local import PROPERTIES, LocalRuntime
 from harness.schedules.timers import FAST
 
 CLUSTER_ACTION = 9
@@ -98,7 +98,7 @@ def test_a_user_needs_cluster_action_on_a_listener_with_its_own_login(
 
     def write_with_login(runtime: LocalRuntime, broker: int) -> None:
         write(runtime, broker)
-        with runtime._properties_path(broker).open("a") as file:
+        with (runtime._home(broker) / PROPERTIES).open("a") as file:
             file.write(CONTROLLERS_LOGIN)
 
     monkeypatch.setattr(LocalRuntime, "_write_properties", write_with_login)
