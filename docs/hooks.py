@@ -19,7 +19,7 @@ from harness.cli.config_file import SETTINGS
 from harness.cli.machine import VARIABLES
 from harness.judge.verdict import EXIT_CODES
 from harness.model_checking.explore.cases import PROPOSALS
-from harness.models.faults import rules as faults
+from harness.models.faults import state as faults
 from harness.models.log import redpanda
 from harness.models.world import coordination
 from harness.runtimes.base import Need

@@ -1,7 +1,6 @@
 """Virtual time, which passes only where something happens: a queue of due actions, instead of threads and waiting.
 
-Implements `harness.host.clock.Clock`. There is one thread: while a routine waits, the others continue, and a day is
-over after its last action. Every run begins at the same moment.
+There is one thread: while a routine waits, the others continue. Every run begins at the same moment.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,10 +25,10 @@ POLL_S: Final = 0.05
 
 @dataclass
 class VirtualClock:
-    """``check_limit`` is called before each evaluation of a condition: an exception from it ends the wait.
+    """Implements `harness.host.clock.Clock`. ``check_limit``: called before each evaluation of a condition; may raise.
 
     ``takes_turns``: all others continue while a routine waits for its condition, as if it had a separate thread.
-    Otherwise they continue inside its wait: a routine that waited before continues only after that.
+    Otherwise they continue inside its wait. ``_turns``: routines that take turns and have not ended their action.
     """
 
     check_limit: Callable[[str], None] = lambda _: None
@@ -38,7 +37,6 @@ class VirtualClock:
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _turns: set[greenlet.greenlet] = field(default_factory=set)
-    """Routines that take turns and have not ended their action."""
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -53,11 +51,7 @@ class VirtualClock:
         heappush(self._due, (self._now_s + delay_s, next(self._numbers), action))
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float, description: str) -> T:
-        """Let time pass until the condition has a true value, and return it.
-
-        Raises `WaitTimeoutError` with the ``description`` after ``timeout_s`` virtual seconds. A due action may wait,
-        too.
-        """
+        """Let time pass until the condition has a true value, and return it. Raises `WaitTimeoutError`."""
         deadline_s, me = self._now_s + timeout_s, greenlet.getcurrent()
         while True:
             self.check_limit(description)
@@ -73,9 +67,7 @@ class VirtualClock:
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
         """Repeat an action, each time this long after the end of the last time."""
-        routine = _VirtualRoutine(self, period_s, action, name)
-        routine.begin()
-        return routine
+        return _VirtualRoutine(self, period_s, action, name)
 
     def take_turn(self, action: Callable[[], None]) -> None:
         """Execute an action until it ends or waits; then it continues without its caller."""
@@ -118,7 +110,10 @@ class _VirtualRoutine:
     is_stopped: bool = False
     error: Exception | None = None
 
-    def begin(self) -> None:
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.clock.after(self.period_s, lambda: self.clock.take_turn(self._act))
 
     def stop(self) -> None:
@@ -129,12 +124,10 @@ class _VirtualRoutine:
             raise HarnessError(f"{self.name} failed: {self.error}") from self.error
 
     def _act(self) -> None:
-        if self.is_stopped:
-            return
         try:
-            self.action()
-        except Exception as error:  # noqa: BLE001  (surfaces in raise_if_failed)
-            self.error = error
-        else:
             if not self.is_stopped:
-                self.begin()
+                self.action()
+        except Exception as error:  # noqa: BLE001  (surfaces in raise_if_failed)
+            self.error, self.is_stopped = error, True
+        if not self.is_stopped:
+            self._begin()

@@ -9,8 +9,8 @@ from random import Random
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.models.clock import VirtualClock
+from harness.models.cluster.broker import write_checkpoint, write_replica
 from harness.models.cluster.cluster import ClusterRules, SimCluster
-from harness.models.cluster.files import write_checkpoint, write_replica
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.systems import REDPANDA
 from harness.models.log.version_rules import rules_of

@@ -3,16 +3,16 @@
 A player asks a generator for the next operation with a `Context`: the seed, the time, the busy processes, and the
 operations so far. The generator answers with a step, or None where there is none now, and with the generator for the
 next question, or None where there is no further step. Generators have no other memory, and `Context.random` is their
-only randomness: the same contexts give the same steps. Brokers or a model play the steps while they are drawn.
+only randomness: the same contexts give the same steps. Brokers play the steps while they are drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from harness.schedules.operations import Die, End, Heal, Inject, Operation, SendOffset, Write
 from harness.schedules.schedule import Step
@@ -57,22 +57,17 @@ class Situation:
 
 @dataclass(frozen=True)
 class Context:
-    """The input of a generator. ``busy``: processes that take no operation now; ``drawn``: the number of operations.
-
-    ``world``: the model that plays the schedule, if any; ``stream``: the source of all its randomness.
-    """
+    """The input of a generator. ``busy``: processes that take no operation now; ``drawn``: the number of operations."""
 
     seed: int = 0
     now_s: float = 0.0
     drawn: int = 0
     busy: frozenset[str] = frozenset()
     situation: Situation = field(default_factory=Situation)
-    world: Any = None
-    stream: Random | None = None
 
     def random(self, purpose: str) -> Random:
-        """Return a source of randomness: the ``stream``, or a new source for each purpose and operation."""
-        return self.stream or Random(f"soak {self.seed} {self.drawn} {purpose}")  # noqa: S311  (reproducible, no secret)
+        """Return a new source of randomness, one for each purpose and operation."""
+        return Random(f"soak {self.seed} {self.drawn} {purpose}")  # noqa: S311  (reproducible, no secret)
 
 
 class Generator(Protocol):
@@ -83,16 +78,6 @@ class Generator(Protocol):
 
 
 Drawn: TypeAlias = "tuple[Step | None, Generator | None]"
-
-
-def operations(generator: Generator, context: Context) -> Iterator[Operation]:
-    """Yield the operations of a generator; the caller plays each on the context's model before the next is drawn."""
-    rest: Generator | None = generator
-    while rest is not None:
-        step, rest = rest(context)
-        if step is None:
-            return
-        yield step.operation
 
 
 def each(choose: Callable[[Context], Operation | None]) -> Generator:

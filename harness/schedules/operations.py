@@ -1,7 +1,7 @@
 """Everything that can happen to a cluster, as data: operations of clients, administrators, faults and the environment.
 
 An operation is a frozen dataclass with a one-line description. Players perform operations (`harness.play`,
-`harness.soak.play`, `harness.models.world.steps`), and each player declares which it supports. An operation without a
+`harness.soak.play`, `harness.models.world.world`), and each player declares which it supports. An operation without a
 topic concerns every partition of its schedule.
 """
 

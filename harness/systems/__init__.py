@@ -1,8 +1,4 @@
-"""The systems under test in one table: the differences between Kafka, Redpanda and simulated clusters.
-
-A system has settings for topics and brokers, requests for its brokers, a client library and a consumer.
-`harness.targets` has the versions of a system, and `harness.runtimes` the places where brokers run.
-"""
+"""The systems under test in one table: the differences between Kafka, Redpanda and simulated clusters."""
 
 from __future__ import annotations
 
@@ -88,32 +84,24 @@ class Control(Protocol):
         """Return the requirements of coordinated compaction, and whether each is met."""
 
 
-def _admin(runtime: Runtime) -> Admin:
-    return Admin(lambda: live_addresses(runtime))
-
-
-def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
-    return LibrdkafkaReading(runtime.address(leader), partitions)
-
-
 @dataclass(frozen=True)
 class System:
     """The set-up of a system, and its limits.
 
     ``settings``: returns the settings of a target for some timers and the broker settings that a nemesis needs.
-    ``control``, ``admin``: send requests. ``consumer``: starts a read_committed consumer of partitions on their leader.
-    ``client``: returns the function that opens the client library with a name; it needs no jars if the system
-    ``has_own_clients``. ``timers``: adapts timers. ``why_unfit``: returns the reason why a placement is impossible.
-    ``unsupported_nemeses``: their names. ``proof``: the requirements in `Control.coordination` of a clean run.
-    ``has_odd_replicas``: whether replication factors must be odd. ``least_window_s``: the minimum time for a removal,
-    whatever the timers are.
+    ``consumer``: starts a read_committed consumer of partitions on their leader. ``client``: returns the function that
+    opens the client library with a name; it needs no jars if the system ``has_own_clients``. ``why_unfit``: returns the
+    reason why a placement is impossible. ``proof``: the requirements in `Control.coordination` of a clean run.
+    ``has_odd_replicas``: replication factors must be odd. ``least_window_s``: the minimum time for a removal.
     """
 
     name: str
     settings: Callable[[Target, Timers, Mapping[str, str]], SystemSettings]
     control: Callable[[Runtime, Admin], Control]
-    admin: Callable[[Runtime], Admin] = _admin
-    consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
+    admin: Callable[[Runtime], Admin] = lambda runtime: Admin(lambda: live_addresses(runtime))
+    consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = lambda runtime, leader, partitions: (
+        LibrdkafkaReading(runtime.address(leader), partitions)
+    )
     client: Callable[[Runtime, str], OpenLibrary] = lambda _, name: find_client(name)
     has_own_clients: bool = False
     timers: Callable[[Timers], Timers] = lambda timers: timers

@@ -20,10 +20,7 @@ CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
 @dataclass
 class KafkaControl:
-    """Implements `harness.systems.Control`. ``rest_ms``: a pause of cleaners that is longer than any run.
-
-    ``lists_open``: whether any replica answers DescribeProducers.
-    """
+    """Implements `harness.systems.Control`. ``rest_ms``: longer than any run. ``lists_open``: of transactions."""
 
     runtime: Runtime
     admin: Admin

@@ -52,6 +52,7 @@ FROM_KAFKA = {"broker.session.timeout.ms": "alive_timeout_ms", "log.cleaner.back
 TOPIC_SETTINGS = ("cleanup.policy", "delete.retention.ms", "segment.ms")
 ANY_DIRT = {"min.cleanable.dirty.ratio": "0.0"}
 
+PROOF = COORDINATED_COMPACTION, TX_BATCH_REMOVAL
 LEAST_WINDOW_S = 60.0
 """Replicas report every 1/24 of the retention, their leader answers three seconds later, and a marker is removed two
 rolled segments after the answer."""
@@ -161,14 +162,12 @@ class RedpandaControl:
             (folder / CONVERTED_LOG).write_bytes(to_kafka(segments))
 
     def coordination(self) -> dict[str, bool]:
-        """Return whether each proof of `SYSTEM` is available; False if no broker answers."""
+        """Return whether each requirement is met; False if no broker answers."""
         try:
-            return {
-                COORDINATED_COMPACTION: self._redpanda.coordinates_compaction(),
-                TX_BATCH_REMOVAL: self._redpanda.removes_markers(),
-            }
+            met = self._redpanda.coordinates_compaction(), self._redpanda.removes_markers()
         except HarnessError:
-            return dict.fromkeys(SYSTEM.proof, False)
+            met = False, False
+        return dict(zip(PROOF, met, strict=True))
 
 
 def _namespace(partition: TopicPartition) -> str:
@@ -191,14 +190,15 @@ def _why_unfit(placement: Placement) -> str | None:
     return None
 
 
-SYSTEM = System(
-    name="Redpanda",
-    settings=_settings,
-    control=RedpandaControl,
-    why_unfit=_why_unfit,
-    unsupported_nemeses=UNSUPPORTED_NEMESES,
-    proof=(COORDINATED_COMPACTION, TX_BATCH_REMOVAL),
-    has_odd_replicas=True,
-    least_window_s=LEAST_WINDOW_S,
-)
-SYSTEMS = {REDPANDA: SYSTEM}
+SYSTEMS = {
+    REDPANDA: System(
+        name="Redpanda",
+        settings=_settings,
+        control=RedpandaControl,
+        why_unfit=_why_unfit,
+        unsupported_nemeses=UNSUPPORTED_NEMESES,
+        proof=PROOF,
+        has_odd_replicas=True,
+        least_window_s=LEAST_WINDOW_S,
+    )
+}

@@ -1,12 +1,10 @@
-"""Simulated brokers under test: requests to them are calls, with the answers that real brokers would send.
-
-Topics and brokers take Kafka's settings; a setting without a rule is rejected (`harness.models.cluster.settings`).
-"""
+"""Simulated brokers under test: requests to them are calls, with the answers that real brokers would send."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -52,10 +50,8 @@ again begins empty."""
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
-LOOKS_A_WINDOW, ROUNDS_A_WINDOW = 500, 100
-"""The number of observations and of rounds of the filler in a window of days."""
-SETTLING_ROUNDS = 10
-"""Some waits are for a few rounds of the filler."""
+LOOKS_A_WINDOW, ROUNDS_A_WINDOW, SETTLING_ROUNDS = 500, 100, 10
+"""The number of observations, and of rounds of the filler, in a window of days; some waits are for a few rounds."""
 
 
 class SimulatedAdmin:
@@ -65,28 +61,27 @@ class SimulatedAdmin:
         self._cluster = cluster
         self.create_topics, self.alter_topics = cluster.create, cluster.alter
         self.ending_transactions = coordinator.ending
+        # Controllers are not modelled, and topics have only names.
+        self.active_controller, self.topic_id = lambda: None, lambda _topic: None
+        self.delete_topic = lambda topic, _topic_id=None: cluster.delete(topic)
+        self.alter_brokers = partial(cluster.alter_brokers, list(cluster.brokers))
+        self.alter_broker = lambda broker, _address, settings: cluster.alter_brokers([broker], settings)
+        self.topic_settings = lambda _address, topics: {topic: dict(cluster.topics[topic].own) for topic in topics}
+        self.broker_settings = lambda broker, _address: dict(cluster.brokers[broker].settings.own)
 
     def brokers(self) -> set[int]:
         """Return the registered brokers."""
         return {number for number, broker in self._cluster.brokers.items() if broker.is_registered}
 
-    def active_controller(self) -> int | None:
-        """Return None: controllers are not modelled."""
-        return None
-
     def partitions(self, topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
         """Return every partition's leader, replicas and ISR; all brokers have the same metadata."""
         del at
-        return {
-            tp: PartitionState(
-                -1 if partition.leader_id is None else partition.leader_id,
-                partition.assigned,
-                tuple(partition.in_sync),
-                partition.replication.leader_epoch,
-            )
-            for tp, partition in self._cluster.partitions.items()
-            if tp[0] in topics
-        }
+        states = {}
+        for tp, it in self._cluster.partitions.items():
+            if tp[0] in topics:
+                leader = -1 if it.leader_id is None else it.leader_id
+                states[tp] = PartitionState(leader, it.assigned, tuple(it.in_sync), it.replication.leader_epoch)
+        return states
 
     def has_coordinator(self, _transactional_id: str) -> bool:
         """Create the coordinator's partition, whose leader can be moved; transactions do not depend on it."""
@@ -94,18 +89,8 @@ class SimulatedAdmin:
             self._cluster.create({TRANSACTION_STATE: list(self._cluster.brokers)}, {})
         return True
 
-    def topic_id(self, _topic: str) -> None:
-        """Return None: topics of a simulated cluster have only names."""
-
-    def delete_topic(self, topic: str, _topic_id: None = None) -> None:
-        """Delete a topic on every broker."""
-        self._cluster.delete(topic)
-
     def delete_records(self, leader: Address, partition: TopicPartition, before: int) -> None:
-        """Delete the records below an offset. Raises `HarnessError` if the broker is not the leader.
-
-        ``leader``: an address of `harness.runtimes.sim.SimRuntime`, whose port is the broker's id.
-        """
+        """Delete the records below an offset. Raises `HarnessError` if the broker, by its port, is not the leader."""
         model = self._cluster.partitions[partition]
         if model.leader_id != leader.port or not self._cluster.is_reachable(leader.port):
             raise HarnessError(f"records of {partition[0]}-{partition[1]} cannot be deleted: another broker leads")
@@ -120,22 +105,6 @@ class SimulatedAdmin:
         """Elect preferred leaders that are in sync."""
         for partition in map(self._cluster.partitions.__getitem__, partitions):
             self._cluster.lead(partition, partition.assigned[0])
-
-    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        """Set settings of all brokers; None removes a setting."""
-        self._cluster.alter_brokers(list(self._cluster.brokers), settings)
-
-    def alter_broker(self, broker: int, _address: Address, settings: Mapping[str, str | None]) -> None:
-        """Set settings of this broker alone; None removes a setting."""
-        self._cluster.alter_brokers([broker], settings)
-
-    def topic_settings(self, _address: Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return each topic's settings."""
-        return {topic: dict(self._cluster.topics[topic]) for topic in topics}
-
-    def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
-        """Return the broker's settings."""
-        return dict(self._cluster.brokers[broker].dynamic)
 
 
 @dataclass(frozen=True)
@@ -165,7 +134,7 @@ class SimulatedReader:
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return the open transactions of each replica."""
         self._raise_if_down()
-        replicas = {tp: self.cluster.partitions[tp].replica(self.broker) for tp in partitions}
+        replicas = {tp: replica for tp in partitions if (replica := self.served(tp))}
         return {tp: tuple(starmap(OpenTransaction, r.open_transactions)) for tp, r in replicas.items()}
 
     def close(self) -> None:
@@ -176,24 +145,22 @@ class SimulatedReader:
             raise ConnectionError(f"broker {self.broker} does not answer")
 
     def served(self, tp: TopicPartition) -> Replica | None:
-        """Return the replica that the broker serves for a partition, or None. Raises OSError."""
+        """Return the replica that the broker serves for a partition, or None. Raises OSError if the broker is down."""
         self._raise_if_down()
-        partition = self.cluster.partitions[tp]
-        return partition.replica(self.broker) if self.broker in partition.replication.replicas else None
+        return self.cluster.partitions[tp].replication.replicas.get(self.broker)
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
-        partition = self.cluster.partitions[tp]
-        if self.broker not in partition.replication.replicas:
+        replica, version = self.served(tp), self.cluster.partitions[tp].versions.get(self.broker, 0)
+        if replica is None:
             return NO_REPLICA
-        version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
-            replica = partition.replica(self.broker)
             answer = version, self._read(replica, is_consumer=replica_id != DEBUG_REPLICA_ID)
             self._answers[tp, replica_id] = answer
         return answer[1]
 
-    def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
+    @staticmethod
+    def _read(replica: Replica, *, is_consumer: bool) -> ReplicaState:
         batches = batches_up_to(replica, replica.last_stable_offset if is_consumer else replica.log_end)
         records = b"".join(map(encoded, batches))
         return ReplicaState(
@@ -240,17 +207,15 @@ class SimulatedControl(KafkaControl):
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return MCCO, MTRO, MXFO and MXRO of each replica, if replicas coordinate their compaction."""
         model, system = self.runtime.cluster.partitions[partition], self.runtime.cluster.rules.system
-        views = {} if model.protocol is None else model.protocol.views
         progress: dict[int, dict[str, int | None]] = {}
-        for broker, view in views.items():
-            replica = model.replica(broker)
-            limits = system.progress(replica)
+        for broker, view in model.protocol.views.items() if model.protocol else ():
+            limits = system.progress(model.replica(broker))
             progress[broker] = {
                 "cleanly_compacted": limits.tombstones,
                 "tombstones_removable": view.bounds.tombstones,
                 "transactions_free": limits.markers,
                 "transactions_removable": view.bounds.markers,
-                "cleaner_offset": replica.cleaned_to or 0,
+                "cleaner_offset": model.replica(broker).cleaned_to or 0,
             }
         return progress
 
@@ -260,10 +225,7 @@ class SimulatedControl(KafkaControl):
 
 
 def _timers(timers: Timers) -> Timers:
-    """Return timers with a limited number of observations and writes in long windows.
-
-    Simulated quotas are exact, so that little data takes long to copy.
-    """
+    """Return timers with a limited number of observations and writes in long windows; quotas are exact here."""
     if not timers.is_resumable:
         return timers
     filler_s = timers.window_s / ROUNDS_A_WINDOW

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from partition import Partition
 
-from harness.models.cluster.files import write_checkpoint, write_replica, write_segment
+from harness.models.cluster.broker import write_checkpoint, write_replica, write_segment
 from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.replica import Replica
 

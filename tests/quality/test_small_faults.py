@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
-from harness.models.faults.rules import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
+from harness.models.faults.state import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
 from harness.models.walk.exhaustive import Explored
 
 PLENTY = 10_000_000

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from harness.models.world.steps import begin, take
-from harness.models.world.world import Rules, World
+from harness.models.world.world import Rules, World, begin, take
 from harness.schedules.operations import (
     BEGINNINGS,
     ENDINGS,

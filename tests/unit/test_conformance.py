@@ -48,7 +48,7 @@ from harness.model_checking.conform.schedules import (
     written,
 )
 from harness.model_checking.explore.walk import OF_GROUPS
-from harness.models.cluster.files import write_replica
+from harness.models.cluster.broker import write_replica
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import ABSENT, Rules
 from harness.schedules.operations import (

@@ -6,15 +6,7 @@ from functools import partial
 import pytest
 
 from harness.models.log.cleaner import Bounds
-from harness.models.world.coordination import (
-    Coordination,
-    CoordinationMessage,
-    ReplicaView,
-    begin,
-    deliver,
-    elect,
-    without_ineffective_messages,
-)
+from harness.models.world.coordination import Coordination, CoordinationMessage, ReplicaView, begin
 
 Report, Distribution = partial(CoordinationMessage, True), partial(CoordinationMessage, False)
 LOW, HIGH = Bounds(1, 1), Bounds(2, 2)
@@ -55,7 +47,7 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
 def test_messages_that_change_nothing_are_forgotten(
     message: CoordinationMessage, without: tuple[str, ...], *, lives: bool
 ) -> None:
-    messages = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
+    messages = knowing(LOW, message, without=without).without_ineffective_messages(may_elect=True).sent
     term = 0 if "late-rpc-ignored" in without else message.term
     assert messages == ({message._replace(term=term)} if lives else set())
 
@@ -63,18 +55,18 @@ def test_messages_that_change_nothing_are_forgotten(
 def test_after_the_last_election_what_is_known_stays_known() -> None:
     sent = (Report(2, 0, LOW), Distribution(3, 0, LOW))
     state = knowing(LOW, *sent, without=("late-rpc-ignored", "starts-from-distributed"))
-    assert without_ineffective_messages(state, may_elect=False).sent == frozenset()
+    assert state.without_ineffective_messages(may_elect=False).sent == frozenset()
 
 
 def test_a_message_may_arrive_again() -> None:
     message = Distribution(2, 1, HIGH)
-    once = deliver(knowing(LOW, message), message, ())
-    again = deliver(knowing(LOW, message), message, (), again=True)
+    once = knowing(LOW, message).deliver(message, ())
+    again = knowing(LOW, message).deliver(message, (), again=True)
     assert (once.views[2].bounds, once.sent) == (HIGH, frozenset())
     assert (again.views[2].bounds, again.sent) == (HIGH, frozenset({message}))
 
 
 def test_a_new_leader_tells_everybody_what_it_was_asked() -> None:
-    state = elect(knowing(LOW), 2, HIGH)
+    state = knowing(LOW).elect(2, HIGH)
     assert state.sent == {Distribution(1, 2, LOW), Distribution(3, 2, LOW)}
     assert set(state.last.values()) == {None}

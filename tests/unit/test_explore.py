@@ -40,11 +40,6 @@ def test_shortest_way_to_each_wrong_state() -> None:
     assert explored == Explored(states=9, transitions=14, depth=4, wrong={"odd end": (ONE, TWO, TWO, TWO)})
 
 
-def test_states_with_one_key_are_one() -> None:
-    explored = explore(0, counting, lambda _: [], most_states=100, key=lambda state: state % 2)
-    assert (explored.states, explored.transitions) == (2, 2)
-
-
 def test_a_walk_that_is_bounded_says_so() -> None:
     explored = explore(0, counting, lambda _: [], most_states=3)
     assert not explored.is_whole

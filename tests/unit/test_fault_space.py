@@ -13,7 +13,7 @@ from harness.cli.develop import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.model_checking.explore import cases as cases_module
 from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, PROPOSALS, FaultCase, cases, fault_cases
-from harness.models.faults import rules as by
+from harness.models.faults import state as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log.invariants import LOST_VALUE

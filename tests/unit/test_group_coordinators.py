@@ -26,8 +26,7 @@ from harness.models.world.groups import (
     consequences,
     load,
 )
-from harness.models.world.steps import take
-from harness.models.world.world import Rules, World
+from harness.models.world.world import Rules, World, take
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
 GONE = "time passes; 1 cleans; 1 cleans; time passes; 1 cleans"

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.models.clock import VirtualClock
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.partition import SimPartition, begins_segment
-from harness.models.cluster.settings import BROKER, TOPIC, numbers
+from harness.models.cluster.settings import BROKER, TOPIC, Settings
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning
@@ -285,8 +285,8 @@ def test_segments_end_by_the_time_of_their_batches_and_by_size(
 @pytest.mark.parametrize("settings", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
 def test_settings_without_a_rule_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="setting"):
-        numbers("topic", TOPIC, settings)
-    assert numbers("broker", BROKER, {"request.timeout.ms": "1"}) == dict(BROKER)
+        Settings("topic", own=settings)
+    assert Settings("broker", {"request.timeout.ms": "1"}).numbers == BROKER
 
 
 def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:

@@ -5,8 +5,7 @@ from described import described, play
 
 from harness.errors import UsageError
 from harness.models.log.invariants import violations
-from harness.models.world.steps import begin, take
-from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
+from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World, begin, take
 from harness.schedules.catalog import Anomaly
 from harness.schedules.operations import (
     AddReplica,

@@ -7,9 +7,9 @@ recovering broker reads its log from the beginning. Pictures of replicas are mad
 
 import math
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +20,11 @@ from harness.cluster.boot import Equipment, booted_cluster
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
 from harness.host.workspace import Workspace
-from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
+from harness.kafka_api import UNSTABLE_OFFSET
 from harness.kafka_api import client_requests as groups_api
 from harness.kafka_api.client_requests import fetch_offsets_of_groups
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, WireReader
-from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.partition import BrokerPartition
 from harness.model_checking.conform.picture import (
@@ -42,7 +41,7 @@ from harness.model_checking.conform.picture import (
 )
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.world import ABSENT, BROKERS, KILL, STOP, Rules
-from harness.runtimes.base import ClusterSpec, Runtime, live_brokers
+from harness.runtimes.base import ClusterSpec, live_brokers
 from harness.schedules.operations import CleanerPass, Heal, Inject, Operation, ProducersExpire, TimePasses
 from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
 from harness.schedules.schedule import Schedule
@@ -88,7 +87,8 @@ OFFSETS_SETTINGS: Final = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
 class Brokers:
     """A running cluster. ``will_age``: whether a later step lets time pass, until which a pass keeps aging batches.
 
-    ``groups``: the number of schedules of groups, and of partitions of ``__consumer_offsets``.
+    ``groups``: the number of schedules of groups, and of partitions of ``__consumer_offsets``. ``kept_until_ms``:
+    delete horizons that must not pass before time does, as a step.
     """
 
     cluster: Cluster
@@ -98,12 +98,12 @@ class Brokers:
     will_age: bool = False
     partitions: Mapping[str, BrokerPartition] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
-    """Delete horizons that must not pass before time does, as a step."""
     _fault: str = KILL
     _groups_begun: int = 0
 
     def create(self, schedules: Sequence[Schedule]) -> None:
         """Make a topic for each schedule, or give it a group; producers are made at their first use."""
+        cluster = self.cluster
         partitions = [
             self._of_group(schedule) if is_of_groups(schedule) else BrokerPartition(self, schedule, (schedule.case, 0))
             for schedule in schedules
@@ -111,12 +111,14 @@ class Brokers:
         orders = {it.partition: schedule.plan.brokers for it, schedule in zip(partitions, schedules, strict=True)}
         data = {tp: order for tp, order in orders.items() if tp[0] != CONSUMER_OFFSETS}
         if data:
-            self.cluster.admin.create_topics(data, TOPIC_SETTINGS)
+            cluster.admin.create_topics(data, TOPIC_SETTINGS)
+        others = {} if data else {(CONSUMER_OFFSETS, n): schedules[0].plan.brokers for n in range(self.groups)}
+        cluster.replicas, cluster.absent = {**others, **orders}, (ABSENT,)
         self.partitions = {it.name: it for it in partitions}
         # The horizons of earlier schedules: time need not pass them.
         self.kept_until_ms.clear()
-        self.cluster.wait(lambda: self._states().keys() >= set(orders), "the topics to exist")
-        self.cluster.wait(lambda: self.cluster.control.leads(orders), "every topic's first replica to lead")
+        cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
+        cluster.elect(orders)
 
     def _of_group(self, schedule: Schedule) -> BrokerPartition:
         """Return the partition of a schedule that is about a group, the first of which makes the topics."""
@@ -132,25 +134,47 @@ class Brokers:
     def pictures(self, names: Mapping[int, Collection[str]]) -> dict[tuple[str, int], ReplicaPicture]:
         """Return each replica's picture, by schedule and broker. ``names``: the schedules of each broker.
 
-        Replicas that cannot be read now are left out, and those whose group its leader does not coordinate yet. Raises
-        OSError.
+        Left out are replicas that the broker does not report, replicas whose folder is changing, and those whose group
+        its leader does not coordinate yet. Raises OSError.
         """
-        named = {it.partition: it.named for it in self.partitions.values()}
-        pictures = {}
+        pictures: dict[tuple[str, int], ReplicaPicture] = {}
         for broker, names_of_broker in names.items():
-            partitions = [self.partitions[name] for name in names_of_broker]
-            replicas = read_replicas(
-                self.cluster.runtime, broker, [it.partition for it in partitions], named, self.scratch
-            )
-            groups = [it.group for it in partitions if it.group is not None and it.leader_id == broker]
-            offsets = {}
-            if groups:
-                with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-                    offsets = fetch_offsets(connection, groups)
+            pictures |= self._pictures_of(broker, [self.partitions[name] for name in names_of_broker])
+        return pictures
+
+    def _pictures_of(self, broker: int, partitions: Sequence[BrokerPartition]) -> dict[tuple[str, int], ReplicaPicture]:
+        runtime, folder, pictures = self.cluster.runtime, self.scratch / str(broker), {}
+        groups = [it.group for it in partitions if it.group is not None and it.leader_id == broker]
+        with closing(Connection(runtime.address(broker))) as connection:
+            read = WireReader(connection).read([it.partition for it in partitions], replica_id=CONSUMER_REPLICA_ID)
+            states = {tp: answer for tp, answer in read.items() if not isinstance(answer, str)}
+            producers = connection.ask(describe_producers(states))
+            offsets = fetch_offsets(connection, groups) if groups else {}
+        runtime.copy_checkpoints(broker, folder)
+        try:
+            path = folder / CLEANED
+            cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
             for it in partitions:
-                picture = replicas.get(it.partition)
-                if picture is not None and (not it.group or it.leader_id != broker or it.group in offsets):
-                    pictures[it.name, broker] = replace(picture, offsets=offsets.get(it.group or "", ()))
+                tp, named, copied = it.partition, it.named, folder / f"{it.partition[0]}-{it.partition[1]}"
+                active = producers.get(tp, "")
+                if isinstance(active, str) or (it.leader_id == broker and it.group and it.group not in offsets):
+                    continue
+                try:
+                    runtime.copy_partition(broker, *tp, copied)
+                    fields = read_folder(copied, named, cleaned.get(tp))
+                except (HarnessError, CorruptLogError):
+                    continue
+                pictures[it.name, broker] = ReplicaPicture(
+                    log_start=states[tp].log_start,
+                    high_watermark=states[tp].high_watermark,
+                    last_stable_offset=states[tp].last_stable_offset,
+                    listed_aborts=aborts_of(states[tp].aborted, named),
+                    producers=states_of(active, named),
+                    offsets=offsets.get(it.group or "", ()),
+                    **fields,
+                )
+        finally:
+            shutil.rmtree(folder)
         return pictures
 
     def wait_for_next_timestamp(self) -> None:
@@ -167,17 +191,11 @@ class Brokers:
             case Inject(fault=fault):
                 self._fault = fault
                 {KILL: runtime.kill, STOP: runtime.stop}.get(fault, runtime.pause)(ABSENT)
-                cluster.wait(
-                    lambda: not any(ABSENT in state.isr for state in self._states().values()),
-                    f"{ABSENT} to leave every ISR",
-                )
+                cluster.wait_absent_left()
             case Heal():
                 (runtime.start if self._fault in {KILL, STOP} else runtime.resume)(ABSENT)
                 cluster.wait_registered([ABSENT])
-                cluster.wait(
-                    lambda: all(set(state.isr) == set(state.replicas) for state in self._states().values()),
-                    "every replica to be in its ISR",
-                )
+                cluster.wait_absent_back()
             case CleanerPass(keeps=keeps):
                 brokers = [broker for broker in step.brokers if runtime.is_up(broker)]
                 retention_ms = (KEPT_MS if self.will_age else DAY_MS) if keeps else AT_ONCE_MS
@@ -208,16 +226,10 @@ class Brokers:
                 "brokers to have their settings",
             )
 
-    def _states(self) -> Mapping[TopicPartition, PartitionState]:
-        return self.cluster.control.states(sorted({it.partition[0] for it in self.partitions.values()}))
-
 
 @contextmanager
 def running(equipment: Equipment, workspace: Workspace, logs: Path, rules: Rules, groups: int) -> Iterator[Brokers]:
-    """Boot three brokers, with the transaction coordinator on those that stay up, and stop them after the block.
-
-    ``groups``: see `Brokers`.
-    """
+    """Boot three brokers, with the transaction coordinator on those that stay up. ``groups``: see `Brokers`."""
     # Coordinators count the partitions once, as they start (``partitionFor``).
     settings = {**BROKER_SETTINGS, "offsets.topic.num.partitions": str(max(groups, 1))}
     spec = ClusterSpec(workspace.run_id, workspace.path, logs, settings, BROKERS)
@@ -227,51 +239,6 @@ def running(equipment: Equipment, workspace: Workspace, logs: Path, rules: Rules
 
 
 CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
-
-
-def read_replicas(
-    runtime: Runtime,
-    broker: int,
-    partitions: Iterable[TopicPartition],
-    named: Mapping[TopicPartition, Named],
-    scratch: Path,
-) -> dict[TopicPartition, ReplicaPicture]:
-    """Return the pictures of a broker's replicas, by partition, as for a consumer that reads from the log start on.
-
-    Replicas that the broker does not report, or whose folder is changing, are left out. Raises OSError.
-    """
-    with closing(Connection(runtime.address(broker))) as connection:
-        answers = WireReader(connection).read(partitions, replica_id=CONSUMER_REPLICA_ID)
-        states = {tp: answer for tp, answer in answers.items() if not isinstance(answer, str)}
-        producers = {
-            tp: states_of(answer, named[tp])
-            for tp, answer in connection.ask(describe_producers(states)).items()
-            if not isinstance(answer, str)
-        }
-    folder, pictures = scratch / str(broker), {}
-    runtime.copy_checkpoints(broker, folder)
-    try:
-        path = folder / CLEANED
-        cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
-        for tp, producers_of_partition in producers.items():
-            copied = folder / f"{tp[0]}-{tp[1]}"
-            try:
-                runtime.copy_partition(broker, *tp, copied)
-                fields = read_folder(copied, named[tp], cleaned.get(tp))
-            except (HarnessError, CorruptLogError):
-                continue
-            state = states[tp]
-            pictures[tp] = ReplicaPicture(
-                log_start=state.log_start,
-                high_watermark=state.high_watermark,
-                last_stable_offset=state.last_stable_offset,
-                listed_aborts=aborts_of(state.aborted, named[tp]),
-                producers=producers_of_partition,
-                **fields,
-            )
-    finally:
-        shutil.rmtree(folder)
-    return pictures
 
 
 def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str, Any]:
@@ -296,10 +263,7 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
 
 
 def fetch_offsets(coordinator: Connection, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:
-    """Return a coordinator's answers to OffsetFetch about groups, with ``require_stable`` and without.
-
-    Groups that the broker does not coordinate yet are left out. Raises OSError.
-    """
+    """Return answers about the groups that a broker coordinates, ``require_stable`` and not. Raises OSError."""
     partitions = [(name, 0) for name in sorted(ALL_KEYS)]
     stable, current = (
         coordinator.ask(fetch_offsets_of_groups(dict.fromkeys(groups, partitions), require_stable=is_stable))

@@ -25,38 +25,24 @@ from harness.schedules.schedule import Schedule
 from harness.targets import KAFKA, find_target
 
 AGREE_S: Final = 30.0
-"""Time for brokers to reach the model's state: they copy, write markers and clean in the background.
-
-On a machine with ten times its capacity in work, one comparison of twenty schedules took ten seconds.
-"""
+"""Time for brokers to reach the model's state. On a machine with ten times its capacity in work, one comparison of
+twenty schedules took ten seconds."""
 ReplicaKey: TypeAlias = "tuple[str, int]"
 """The name of a schedule, and a broker."""
-MismatchedPictures: TypeAlias = "tuple[ReplicaPicture, ReplicaPicture | None, str | None]"
-"""The expected picture of a replica, the actual one, and the broker's error."""
+Mismatch: TypeAlias = "tuple[list[str], ReplicaPicture, ReplicaPicture | None]"
+"""The differences, the expected picture of a replica, and the actual one."""
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A step after which a replica differs from the model. ``actual``: None where it could not be read.
-
-    ``refused``: the leader's error where it rejected the step.
-    """
+    """A step after which a replica differs from the model. ``actual``: None if unread, or if the step was rejected."""
 
     number: int
     step: Operation
     broker: int
+    differences: list[str]
     expected: ReplicaPicture
     actual: ReplicaPicture | None
-    refused: str | None = None
-
-    @property
-    def differences(self) -> list[str]:
-        """Describe the differences."""
-        if self.refused is not None:
-            return [self.refused]
-        if self.actual is None:
-            return ["the broker's replica cannot be read"]
-        return differences(self.expected, self.actual)
 
 
 @dataclass(frozen=True)
@@ -75,10 +61,7 @@ def run_schedules(
     on_stage: Callable[[str], None],
     on_outcome: Callable[[Outcome], None],
 ) -> None:
-    """Run schedules that share their cluster-wide steps; calls ``on_outcome`` for each. Raises HarnessError.
-
-    A schedule is stopped where model and brokers disagree; the others continue.
-    """
+    """Run schedules that share their cluster-wide steps, each until model and brokers disagree. Raises HarnessError."""
     brokers.create(schedules)
     active = {schedule.case: Simulated(schedule, rules) for schedule in schedules}
     agreed = 0
@@ -116,30 +99,26 @@ def _common(steps: Sequence[Operation]) -> Operation | None:
 
 def _step(
     brokers: Brokers, active: dict[str, Simulated], steps_now: dict[str, Operation], cluster_step: Operation | None
-) -> dict[ReplicaKey, MismatchedPictures]:
-    before = {name: model.leader_picture() for name, model in active.items()}
+) -> dict[ReplicaKey, Mismatch]:
     for name, step in steps_now.items():
         active[name].take(step)
     if cluster_step is not None:
         with brokers.during(cluster_step):
             return _compare(brokers, active)
     brokers.wait_for_next_timestamp()
-    refused: dict[ReplicaKey, MismatchedPictures] = {}
+    refused: dict[ReplicaKey, Mismatch] = {}
     for name, step in steps_now.items():
         try:
             brokers.partitions[name].take(step)
         except RefusedError as error:
-            leader, picture = before[name]
-            refused[name, leader] = (picture, None, str(error))
+            leader, picture = active[name].leader_picture()
+            refused[name, leader] = ([str(error)], picture, None)
     compared = {name: model for name, model in active.items() if name not in {refusing for refusing, _ in refused}}
     return refused | _compare(brokers, compared)
 
 
-def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[ReplicaKey, MismatchedPictures]:
-    """Wait until every replica matches the model; return the others, with the expected and the actual picture.
-
-    Records the delete horizons of batches that the schedule still keeps.
-    """
+def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[ReplicaKey, Mismatch]:
+    """Wait until every replica matches the model; return the others. Notes the delete horizons that must not pass."""
     pending = {(name, broker): it for name, model in active.items() for broker, it in model.pictures().items()}
     last: dict[ReplicaKey, ReplicaPicture] = {}
 
@@ -161,7 +140,7 @@ def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[ReplicaKey,
     except WaitTimeoutError:
         # One slow comparison may have taken all the time.
         if not agreed():
-            return {key: (expected, last.get(key), None) for key, expected in pending.items()}
+            return {key: (differences(it, last.get(key)), it, last.get(key)) for key, it in pending.items()}
     return {}
 
 
@@ -184,9 +163,9 @@ def conform(
 ) -> tuple[list[Outcome], str | None]:
     """Run the schedules on one cluster; return the outcome of each, and the reason if some are missing.
 
-    ``schedules``: how many random ones there are in addition, from a seed; ``group_schedules``: and of groups.
-    ``transactions``: their version. ``schedule_file``: the only schedule, instead. ``folder``: the owner's folder, for
-    `harness clean`. Raises `UsageError` for errors before the first broker starts, `BootError` where none starts.
+    ``schedules``, ``group_schedules``: the numbers of random ones in addition. ``transactions``: their version.
+    ``schedule_file``: the only schedule, instead. ``folder``: the owner's folder, for `harness clean`. Raises
+    `UsageError` for errors before the first broker starts, `BootError` where none starts.
     """
     target = find_target(name)
     if target.system != KAFKA:
@@ -194,12 +173,14 @@ def conform(
     if transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
         raise UsageError(f"--transactions 2: {name} has no transactions of version 2: choose one from kafka-4.0 on")
     rules = Rules(epoch_bump=transactions > 1, version=rules_of(target.version))
-    lists = [[read_for_conform(schedule_file, rules)]] if schedule_file else None
+    if schedule_file:
+        lists = [[read_for_conform(schedule_file, rules)]]
+    else:
+        lists = list(all_schedules(schedules, group_schedules, seed, rules))
     equipment = equip(RuntimeRequest(target, find_java(), progress.jars), LOCAL)
     outcomes: list[Outcome] = []
     with Workspace(f"conform-{new_run_id()}", folder) as workspace:
         progress.stage(f"boot {target.name}")
-        lists = lists or list(all_schedules(schedules, group_schedules, seed, rules))
         of_groups = sum(is_of_groups(schedule) for together in lists for schedule in together)
         try:
             with running(equipment, workspace, workspace.path / "logs", rules, of_groups) as brokers:

@@ -20,8 +20,7 @@ from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.topics import delete_records
 from harness.model_checking.conform.picture import Named
 from harness.model_checking.conform.schedules import STAYING
-from harness.models.world.client_steps import keys_and_values
-from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
+from harness.models.world.world import ABSENT, PLAIN, PRODUCERS, keys_and_values
 from harness.schedules.operations import (
     DeleteRecords,
     ElectLeader,
@@ -55,10 +54,8 @@ class BrokerPartition:
         self, brokers: Brokers, schedule: Schedule, partition: TopicPartition, group: str | None = None
     ) -> None:
         """Store the parts; producers are made at their first use."""
-        self._brokers = brokers
-        self.name = schedule.case
-        self.partition = partition
-        self.group = group
+        self._cluster = brokers.cluster
+        self.name, self.partition, self.group = schedule.case, partition, group
         self.version = 2 if brokers.rules.epoch_bump else 1
         self._replicas = schedule.plan.brokers
         self.leader_id = self._replicas[0]
@@ -67,11 +64,11 @@ class BrokerPartition:
 
     def leader(self) -> Address:
         """Return the address of the partition's leader."""
-        return self._brokers.cluster.runtime.address(self.leader_id)
+        return self._cluster.runtime.address(self.leader_id)
 
     def any_broker(self) -> Address:
         """Return the address of a broker that always stays up."""
-        return self._brokers.cluster.runtime.address(STAYING[0])
+        return self._cluster.runtime.address(STAYING[0])
 
     def ask(self, where: Callable[[], Address], request: Request[T]) -> T:
         """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
@@ -84,7 +81,7 @@ class BrokerPartition:
                 return []
 
         description = f"{type(request.message).__name__} of {self.name}"
-        return self._brokers.cluster.clock.wait_until(answered, REQUEST_S, description)[0]
+        return self._cluster.clock.wait_until(answered, REQUEST_S, description)[0]
 
     @property
     def named(self) -> Named:
@@ -102,7 +99,7 @@ class BrokerPartition:
         """Take a step of this partition. Raises `HarnessError`."""
         match step:
             case WriteBatch():
-                self._producer(step.process).write(self._contents(step), self._brokers.cluster.clock.time_ms())
+                self._producer(step.process).write(self._contents(step), self._cluster.clock.time_ms())
                 self._log_end += len(step.keys)
             case Write(key=key, deletes=deletes):
                 self.take(WriteBatch(step.process, (key,), (0,) if deletes else ()))
@@ -115,11 +112,16 @@ class BrokerPartition:
                 self._producer(step.process).restart()
                 self._log_end += 1
             case ElectLeader(broker=broker):
-                self._lead(broker)
+                self._replicas = led_by(broker, self._replicas)
+                self._cluster.lead({self.partition: self._replicas})
+                self.leader_id = broker
             case DeleteRecords(keeps=keeps):
                 self.ask(self.leader, delete_records(self.partition, self._log_end - keeps))
             case JoinIsr():
-                self._join()
+                self._replicas = (*self._replicas, ABSENT)
+                self._cluster.replicas = {**self._cluster.replicas, self.partition: self._replicas}
+                self._cluster.control.lead({self.partition: self._replicas})
+                self._cluster.wait_absent_back()
             case Rest():
                 pass
             case _:
@@ -130,30 +132,8 @@ class BrokerPartition:
         contents = keys_and_values(batch)
         if self.group is None:
             return contents
-        return [
-            (key, None if value is None else str(at).encode())
-            for at, (key, value) in enumerate(contents, self._log_end)
-        ]
-
-    def _lead(self, broker: int) -> None:
-        self._replicas = led_by(broker, self._replicas)
-        orders = {self.partition: self._replicas}
-        control = self._brokers.cluster.control
-        control.lead(orders)
-        self._brokers.cluster.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
-        self.leader_id = broker
-
-    def _join(self) -> None:
-        self._replicas = (*self._replicas, ABSENT)
-        control = self._brokers.cluster.control
-        control.lead({self.partition: self._replicas})
-        self._brokers.cluster.wait(
-            lambda: all(
-                set(state.isr) == set(state.replicas) == set(self._replicas)
-                for state in control.states([self.partition[0]]).values()
-            ),
-            f"{ABSENT} to join {self.name}",
-        )
+        offsets = enumerate(contents, self._log_end)
+        return [(key, None if value is None else str(at).encode()) for at, (key, value) in offsets]
 
 
 class RequestProducer:
@@ -168,8 +148,8 @@ class RequestProducer:
             self.restart()
 
     def _coordinator(self) -> Address:
-        ask, any_broker = self._partition.ask, self._partition.any_broker
-        return ask(any_broker, find_coordinator(self.identity.transactional_id or ""))
+        request = find_coordinator(self.identity.transactional_id or "")
+        return self._partition.ask(self._partition.any_broker, request)
 
     def restart(self) -> None:
         """Obtain an id, or a higher epoch; an open transaction is aborted first."""
@@ -177,42 +157,37 @@ class RequestProducer:
         where = self._coordinator if transactional_id else self._partition.any_broker
         request = client_requests.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS)
         self.identity = self._partition.ask(where, request)
-        self._sequence = 0
-        self._is_registered = False
+        self._sequence, self._is_registered = 0, False
 
     def write(self, records: KeysAndValues, timestamp_ms: int) -> None:
         """Write one batch with that time to the partition's leader; begin a transaction if needed."""
-        if self.identity.transactional_id is not None and self._partition.version == 1:
+        producer, partition, version = self.identity, self._partition, self._partition.version
+        if producer.transactional_id is not None and version == 1:
             self.register()
-        self._partition.ask(self._partition.leader, self._write_request(records, timestamp_ms))
+        if partition.group is not None:
+            partition.ask(partition.leader, offset_request(producer, partition.group, version, records))
+        else:
+            batch = encode_batch(
+                base_offset=0,
+                records=[Record(n, timestamp_ms, key, value) for n, (key, value) in enumerate(records)],
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=self._sequence,
+                is_transactional=producer.transactional_id is not None,
+                leader_epoch=-1,
+            )
+            request = client_requests.produce(partition.partition, batch, producer.transactional_id, version)
+            partition.ask(partition.leader, request)
         if self._sequence >= 0:
             self._sequence += len(records)
-
-    def _write_request(self, records: KeysAndValues, timestamp_ms: int) -> Request[None]:
-        producer, version = self.identity, self._partition.version
-        if self._partition.group is not None:
-            return offset_request(producer, self._partition.group, version, records)
-        batch = encode_batch(
-            base_offset=0,
-            records=[Record(n, timestamp_ms, key, value) for n, (key, value) in enumerate(records)],
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=self._sequence,
-            is_transactional=producer.transactional_id is not None,
-            leader_epoch=-1,
-        )
-        return client_requests.produce(self._partition.partition, batch, producer.transactional_id, version)
 
     def register(self) -> None:
         """Add the partition to the transaction, which begins it."""
         if not self._is_registered:
-            group, partition = self._partition.group, self._partition.partition
-            request = (
-                client_requests.add_partition(self.identity, partition)
-                if group is None
-                else client_requests.add_offsets(self.identity, group)
-            )
-            self._partition.ask(self._coordinator, request)
+            group, place = self._partition.group, self._partition.partition
+            of_group = group and client_requests.add_offsets(self.identity, group)
+            add = of_group or client_requests.add_partition(self.identity, place)
+            self._partition.ask(self._coordinator, add)
             self._is_registered = True
 
     def end(self, outcome: str) -> None:

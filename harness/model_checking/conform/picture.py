@@ -1,7 +1,4 @@
-"""Pictures of replicas: their content and their broker's state, in terms that the model and real brokers share.
-
-`Simulated` plays a schedule on the model (`harness.models.world.steps`), and gives the picture of each replica.
-"""
+"""Pictures of replicas: their content and their broker's state, in terms that the model and real brokers share."""
 
 from __future__ import annotations
 
@@ -17,9 +14,8 @@ from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.cleaner import Cleaning, first_dirty
 from harness.models.log.delivery import listed_aborts
 from harness.models.log.replica import ModelSegment, Replica
-from harness.models.world import steps
 from harness.models.world.groups import Offsets
-from harness.models.world.world import Rules
+from harness.models.world.world import Rules, begin, take
 from harness.schedules.operations import CleanerPass, Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import Schedule
@@ -110,13 +106,12 @@ def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named)
     Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
     either, expire at the next check, and so may exist or not.
     """
-    return tuple(sorted(_state_text(producer, named) for producer in producers if producer.producer_epoch >= 0))
-
-
-def _state_text(it: ProducerEntry | ActiveProducer, named: Named) -> str:
-    open_from = it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset
-    text = f"{name_of(it.producer_id, named)} epoch {it.producer_epoch} sequence {it.last_sequence}"
-    return text if open_from is None else f"{text}, open from {open_from}"
+    texts = []
+    for it in (producer for producer in producers if producer.producer_epoch >= 0):
+        open_from = it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset
+        text = f"{name_of(it.producer_id, named)} epoch {it.producer_epoch} sequence {it.last_sequence}"
+        texts.append(text if open_from is None else f"{text}, open from {open_from}")
+    return tuple(sorted(texts))
 
 
 def aborts_of(listed: Iterable[tuple[int, int]], named: Named) -> tuple[tuple[str, int], ...]:
@@ -129,8 +124,10 @@ def name_of(producer_id: int, named: Named) -> str:
     return named.get(producer_id, f"producer {producer_id}")
 
 
-def differences(expected: ReplicaPicture, actual: ReplicaPicture) -> list[str]:
+def differences(expected: ReplicaPicture, actual: ReplicaPicture | None) -> list[str]:
     """Describe the differences, field by field: the model's value, and the broker's; common items are left out."""
+    if actual is None:
+        return ["the broker's replica cannot be read"]
     texts = []
     for name in _compared():
         model, broker = getattr(expected, name), getattr(actual, name)
@@ -182,7 +179,7 @@ class Simulated:
             last_of_pass_stays=rules.version.last_of_pass_stays,
         )
         rules = replace(rules, of_groups=is_of_groups(schedule))
-        self.world = steps.begin(rules, schedule.plan.brokers, cleaning=cleaning, rolls=self._rolls)
+        self.world = begin(rules, schedule.plan.brokers, cleaning=cleaning, rolls=self._rolls)
         self.world.replication.leader.begin_epoch(0, 0)
 
     def _rolls(self, replica: Replica, batch: ModelBatch) -> bool:
@@ -223,7 +220,7 @@ class Simulated:
 
     def take(self, step: Operation) -> None:
         """Take one step, and replicate to all live replicas. Raises ValueError for an impossible step."""
-        if not steps.take(self.world, step) and not isinstance(step, CleanerPass):
+        if not take(self.world, step) and not isinstance(step, CleanerPass):
             raise ValueError(f"'{step}' is impossible in the model now")
         self.world.replication.fetch_all()
 

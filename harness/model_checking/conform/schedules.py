@@ -10,8 +10,19 @@ from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
-from harness.models.world.world import ABSENT, BROKERS, IDEMPOTENT, KILL, OUTCOMES, PAUSE, PLAIN, PRODUCERS, STOP, Rules
-from harness.schedules.generators import Context, Generator, each, fixed, limit, operations, phases
+from harness.models.world.world import (
+    ABSENT,
+    BROKERS,
+    IDEMPOTENT,
+    KILL,
+    MODEL,
+    OUTCOMES,
+    PAUSE,
+    PLAIN,
+    PRODUCERS,
+    STOP,
+    Rules,
+)
 from harness.schedules.operations import (
     ABORT,
     COMMIT,
@@ -33,15 +44,7 @@ from harness.schedules.operations import (
     WriteBatch,
 )
 from harness.schedules.scenario import CONSUMER_OFFSETS
-from harness.schedules.schedule import (
-    RoundPlan,
-    RoundTopic,
-    Schedule,
-    SchedulePlayer,
-    in_order,
-    read_schedule,
-    unsupported,
-)
+from harness.schedules.schedule import RoundPlan, RoundTopic, Schedule, in_order, read_schedule, unsupported
 
 STAYING: Final = (1, 3)
 """The brokers that always stay up; ABSENT alone goes down and returns, or joins."""
@@ -53,10 +56,6 @@ LEAVES: Final = tuple(Inject(fault, ABSENT) for fault in (KILL, STOP, PAUSE))
 RETURN, JOIN = Heal(OUTAGE, ABSENT), JoinIsr(ABSENT)
 CLUSTER_WIDE: Final = (Inject, Heal, CleanerPass, TimePasses, ProducersExpire)
 """Operations of the whole cluster: when many schedules run on one cluster, they have these in common."""
-OF_PARTITION: Final = (Write, WriteBatch, End, EndElsewhere, Restart, ElectLeader, DeleteRecords, JoinIsr, Rest)
-CONFORM: Final = SchedulePlayer(
-    "harness conform", frozenset({*CLUSTER_WIDE, *OF_PARTITION}), frozenset({KILL, STOP, PAUSE, OUTAGE})
-)
 FILLER: Final = WriteBatch(PLAIN, (FILLER_KEY,))
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
@@ -100,11 +99,7 @@ def partition_schedule(
 
 
 def written(*, of_groups: bool = False) -> list[Schedule]:
-    """Return the known ways: markers and tombstones are removed while broker 2 is down.
-
-    They lead to each payload, or to each difference between the answers of two group coordinators. All have their
-    cluster-wide steps in common.
-    """
+    """Return the known ways to each payload, or to each difference between the answers of two group coordinators."""
     ways = GROUP_WAYS if of_groups else WAYS
     phases = [list(zip_longest(*parts, fillvalue=REST)) for parts in zip(*ways.values(), strict=True)]
     schedules = []
@@ -152,16 +147,11 @@ def _random_schedule(
     schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
     model = Simulated(schedule, rules)
 
-    def own_step(at: int) -> Generator:
-        until_next = takewhile(lambda step: step is not None, common[at + 1 :])
-        may_lead = not any(step in LEAVES for step in until_next)
-        return limit(1, each(partial(_choose, may_lead=may_lead)))
-
-    parts = (fixed(*in_order(step)) if step else own_step(at) for at, step in enumerate(common))
-    steps = []
-    for step in operations(phases(*parts), Context(world=model, stream=random)):
-        model.take(step)
-        steps.append(step)
+    steps: list[Operation] = []
+    for at, step in enumerate(common, 1):
+        until_next = takewhile(lambda step: step is not None, common[at:])
+        steps.append(step or _choose(model, random, may_lead=not any(it in LEAVES for it in until_next)))
+        model.take(steps[-1])
     return replace(schedule, steps=in_order(*steps))
 
 
@@ -169,14 +159,13 @@ Choice: TypeAlias = "tuple[int, Callable[[], Operation], bool]"
 """The weight of a step, a function that makes the step, and whether the step is possible now."""
 
 
-def _choose(context: Context, *, may_lead: bool) -> Operation:
+def _choose(model: Simulated, random: Random, *, may_lead: bool) -> Operation:
     """Choose a step of one partition. ``may_lead``: whether ABSENT may lead, or join, before the next step."""
-    model, random = context.world, context.random("step")
     world = model.world
     leader_id, log_end = world.replication.leader_id, world.replication.leader.log_end
     if not may_lead and leader_id == ABSENT:
         return ElectLeader(random.choice(STAYING))
-    is_open = {name: world.clients[name].open is not None for name in PRODUCERS}
+    is_open = {name: world.clients[name].open_txn is not None for name in PRODUCERS}
     leaders = [broker for broker in sorted(world.up) if broker != leader_id and (may_lead or broker != ABSENT)]
     lone_ends = [EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
     others: list[Choice] = [
@@ -219,10 +208,7 @@ def _offset_writes(model: Simulated, random: Random) -> list[Choice]:
 
 
 def read_for_conform(path: Path, rules: Rules) -> Schedule:
-    """Return the schedule in a file for the model and brokers: a schedule of ``explore``, or a round of a soak.
-
-    Raises `UsageError` for a schedule that they cannot play, with the reason.
-    """
+    """Return the schedule in a file, of ``explore`` or a soak. Raises `UsageError` for one that cannot be played."""
     schedule = read_schedule(path)
     try:
         schedule = _of_one_partition(schedule)
@@ -235,11 +221,8 @@ def read_for_conform(path: Path, rules: Rules) -> Schedule:
 
 
 def _of_one_partition(schedule: Schedule) -> Schedule:
-    """Return a schedule with the model's clients and brokers, and other traffic before each cleaner pass.
-
-    Raises ValueError with the reason if that is impossible.
-    """
-    if reason := unsupported(schedule, CONFORM):
+    """Return a schedule with the model's clients and brokers, and other traffic before each pass. Raises ValueError."""
+    if reason := unsupported(schedule, replace(MODEL, name="harness conform")):
         raise ValueError(reason)
     plan = schedule.plan
     ids = [client.transactional_id for client in plan.clients if client.transactional_id]

@@ -1,8 +1,7 @@
 """The cases to explore of each simulated target: small clusters that take a few minutes together on two cores.
 
-Without ``--faults``, each has three brokers; one broker may go down and return, in any order with all other steps
-(`harness.models.walk.state_space`). Under faults (`harness.models.faults`), three or four brokers have few faults, so
-that each case is walked to its end in seconds, and with a transaction in a minute.
+Without ``--faults``, each has three brokers, one of which may go down and return. Under faults, three or four brokers
+have few faults: each case is walked to its end in seconds, and with a transaction in a minute.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from harness.errors import UsageError
-from harness.models.faults import rules as by
+from harness.models.faults import state as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log import redpanda
@@ -205,8 +204,7 @@ def cases(
     """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
     ``groups``: cases of consumer groups instead; ``faults``: cases under faults, which some proposals imply. Raises
-    `UsageError` for an unknown name, for a proposal that a target has anyway, for rules of a proposal that was not
-    requested, and where groups or faults are not modelled.
+    `UsageError` for a name that is unknown or not in force, and where groups or faults are not modelled.
     """
     _reject_unknown("--target", "simulated target", [target], PROPOSALS)
     _reject_unknown("--with", f"proposal for {target}", with_, PROPOSALS[target])
@@ -233,10 +231,7 @@ def cases(
 
 
 def fault_cases(with_: Collection[str], without: Collection[str]) -> Sequence[FaultCase]:
-    """Return the cases under faults: Kafka as it is, or with a gate or coordination, and with further rules.
-
-    Raises `UsageError` for proposals that do not go together, and for rules that are not in force.
-    """
+    """Return the cases of Kafka under faults, as it is or with proposals. Raises `UsageError` as `cases` does."""
     further = [name for name in with_ if name in by.FURTHER_RULES]
     proposals = [name for name in with_ if name not in further]
     if unknown := [name for name in proposals if name not in WAITS]:

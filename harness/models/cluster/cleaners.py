@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from harness.models.cluster.broker import Broker
 from harness.models.cluster.partition import SimPartition
 from harness.models.log.cleaner import UNBOUNDED, Bounds, Cleaning
-from harness.models.world import coordination
 from harness.models.world.coordination import Coordination, CoordinationMessage
 
 if TYPE_CHECKING:
@@ -27,31 +26,20 @@ class Cleaners:
 
     _cluster: SimCluster
 
-    def notice(self, partition: SimPartition, broker: int) -> None:
-        """Schedule a check of a replica that has changed."""
-        self._look_later(partition, broker)
-
-    def wake(self) -> None:
-        """Schedule a check of every replica."""
-        for broker in self._cluster.brokers:
-            self._look_at_all(broker)
-
-    def crash(self, broker: int) -> None:
-        """Drop the schedule of a broker's cleaner, and check all its replicas once it runs again."""
-        self._cluster.brokers[broker].look_at_s = math.inf
-        self._look_at_all(broker)
-
-    def _look_at_all(self, broker: int) -> None:
-        for partition in self._cluster.partitions_of(broker):
-            self._look_later(partition, broker)
-
-    def _look_later(self, partition: SimPartition, number: int, delay_s: float = 0.0) -> None:
+    def notice(self, partition: SimPartition, number: int, delay_s: float = 0.0) -> None:
+        """Schedule a check of a replica that has changed, or that may be due after a delay."""
         broker, clock = self._cluster.brokers[number], self._cluster.clock
         broker.changed[partition] = None
         at_s = broker.next_look_s(clock.now_s() + delay_s)
         if broker.is_active and at_s < broker.look_at_s:
             broker.look_at_s = at_s
             clock.after(at_s - clock.now_s(), partial(self._look, broker, at_s))
+
+    def notice_all(self, brokers: Iterable[int]) -> None:
+        """Schedule a check of every replica of these brokers."""
+        for broker in brokers:
+            for partition in self._cluster.partitions_of(broker):
+                self.notice(partition, broker)
 
     def _look(self, broker: Broker, at_s: float) -> None:
         if broker.look_at_s != at_s:
@@ -65,10 +53,10 @@ class Cleaners:
     def _check(self, broker: Broker, partition: SimPartition) -> None:
         number, system = broker.number, self._cluster.rules.system
         now_ms = self._cluster.clock.time_ms() + broker.skew_ms
-        replica, topic = partition.replica(number), self._cluster.topic(partition.topic)
+        replica, topic = partition.replica(number), self._cluster.topics[partition.topic].numbers
         cleaning = Cleaning(
             delete_retention_ms=int(topic["delete.retention.ms"]),
-            producer_expiration_ms=int(broker.number_of("producer.id.expiration.ms")),
+            producer_expiration_ms=int(broker.settings.numbers["producer.id.expiration.ms"]),
             min_compaction_lag_ms=int(topic["min.compaction.lag.ms"]),
             last_of_pass_stays=self._cluster.rules.version.last_of_pass_stays,
         )
@@ -79,7 +67,7 @@ class Cleaners:
             self._cluster.coordinated.notice(partition, number)
         due_ms = system.due_later_ms(replica, topic, now_ms)
         if due_ms is not None:
-            self._look_later(partition, number, (due_ms - now_ms) / 1000)
+            self.notice(partition, number, (due_ms - now_ms) / 1000)
 
 
 @dataclass
@@ -100,20 +88,20 @@ class CoordinatedCompaction:
             return
         progress = self._progress(partition, broker)
         if broker == protocol.leader:
-            self.change(partition, coordination.receive_report, broker, progress, ())
+            self.change(partition, Coordination.receive_report, broker, progress, ())
         elif protocol.has_new_report(broker, progress):
-            self.change(partition, coordination.report, broker, progress)
+            self.change(partition, Coordination.report, broker, progress)
             self._repeat_later(partition, broker)
 
     def elect(self, partition: SimPartition, broker: int) -> None:
         """Make another replica the leader; all replicas report to it again."""
-        self.change(partition, coordination.elect, broker, self._progress(partition, broker))
+        self.change(partition, Coordination.elect, broker, self._progress(partition, broker))
         for other in partition.assigned:
             self.notice(partition, other)
 
     def joined(self, partition: SimPartition, broker: int) -> None:
         """Handle a replica that has joined the ISR."""
-        self.change(partition, coordination.joined, broker)
+        self.change(partition, Coordination.joined, broker)
         self.notice(partition, broker)
 
     def _progress(self, partition: SimPartition, broker: int) -> Bounds:
@@ -130,21 +118,21 @@ class CoordinatedCompaction:
     def _send(self, partition: SimPartition, message: CoordinationMessage, protocol: Coordination) -> None:
         ends = message.broker, protocol.leader
         takes_s = self._cluster.network.takes_s(*(ends if message.is_report else ends[::-1]))
-        if takes_s is None:
-            self.change(partition, coordination.lose, message)
-            if not message.is_report:
-                self._repeat_later(partition, message.broker)
+        if takes_s is not None:
+            self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
             return
-        self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
+        self.change(partition, Coordination.lose, message)
+        if not message.is_report:
+            self._repeat_later(partition, message.broker)
 
     def _deliver(self, partition: SimPartition, message: CoordinationMessage) -> None:
         protocol = partition.protocol
         if protocol is None or message not in protocol.sent:
             return
         if not self._cluster.is_reachable(protocol.receiver(message)):
-            self.change(partition, coordination.lose, message)
+            self.change(partition, Coordination.lose, message)
             return
-        self.change(partition, coordination.deliver, message, ())
+        self.change(partition, Coordination.deliver, message, ())
         self.notice(partition, message.broker)
 
     def _repeat_later(self, partition: SimPartition, broker: int) -> None:
@@ -154,7 +142,6 @@ class CoordinatedCompaction:
 
     def _repeat(self, partition: SimPartition, broker: int) -> None:
         self._repeating.discard((partition, broker))
-        if not self._cluster.is_reachable(broker):
-            return
-        self.change(partition, coordination.resend_bounds, broker)
-        self.notice(partition, broker)
+        if self._cluster.is_reachable(broker):
+            self.change(partition, Coordination.resend_bounds, broker)
+            self.notice(partition, broker)

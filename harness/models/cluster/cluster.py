@@ -5,6 +5,7 @@ Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -13,14 +14,14 @@ from typing import TYPE_CHECKING
 from harness.kafka_api import TopicPartition
 from harness.models.cluster.broker import Broker, Network
 from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
-from harness.models.cluster.partition import Copying, SimPartition, begins_segment
-from harness.models.cluster.settings import BROKER, TOPIC, numbers
+from harness.models.cluster.partition import SimPartition, begins_segment
+from harness.models.cluster.settings import Settings
 from harness.models.log.batch import ModelBatch
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.systems import KAFKA, BrokerSystem
 from harness.models.log.version_rules import VersionRules
-from harness.models.world import coordination
+from harness.models.world.coordination import Coordination, begin
 
 if TYPE_CHECKING:
     from harness.models.clock import VirtualClock
@@ -31,11 +32,7 @@ START_S = 1.0
 
 @dataclass(frozen=True)
 class ClusterRules:
-    """The rules of a cluster. ``system``: the compaction of each broker.
-
-    ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``version``: the rules of
-    a Kafka version.
-    """
+    """The compaction of each broker, whether removals wait for bounds of all replicas, and a Kafka version's rules."""
 
     system: BrokerSystem = KAFKA
     coordinated: bool = False
@@ -54,27 +51,23 @@ class SimCluster:
         rules: ClusterRules | None = None,
     ) -> None:
         """Create the brokers. Raises `UsageError` for a setting that the model has no rule for."""
-        numbers("broker", BROKER, settings)
         self.clock, self.random, self.rules = clock, random, rules or ClusterRules()
-        self.brokers = {number: Broker(number, settings, random.random()) for number in brokers}
+        self.brokers = {it: Broker(it, Settings("broker", settings), random.random()) for it in brokers}
         self.network = Network(random)
         self.partitions: dict[TopicPartition, SimPartition] = {}
-        self.topics: dict[str, dict[str, str]] = {}
-        self._topic_numbers: dict[str, dict[str, float]] = {}
+        self.topics: dict[str, Settings] = {}
         self.coordinated = CoordinatedCompaction(self)
-        self._copying = Copying(self)
         self._compaction = Cleaners(self)
 
     def create(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create topics. Raises `UsageError` for a setting that the model has no rule for."""
         for (topic, number), brokers in replicas.items():
-            self.topics.setdefault(topic, dict(settings))
-            self._topic_numbers.setdefault(topic, numbers("topic", TOPIC, settings))
-            self.partitions[topic, number] = self._partition(topic, number, brokers)
+            self.topics.setdefault(topic, Settings("topic", own=settings))
+            self.partitions[topic, number] = self._partition(topic, brokers)
 
     def delete(self, topic: str) -> None:
         """Delete a topic from every broker, running or not; fetches and markers in flight end without an effect."""
-        del self.topics[topic], self._topic_numbers[topic]
+        del self.topics[topic]
         for tp in [tp for tp in self.partitions if tp[0] == topic]:
             partition = self.partitions.pop(tp)
             partition.is_deleted, partition.has_leader = True, False
@@ -85,11 +78,11 @@ class SimCluster:
         """Raise the leader's log start offset; followers learn it with their next fetch (KIP-107)."""
         partition.replication.delete_records(before)
         self.changed(partition, partition.replication.leader_id)
-        self._copying.schedule_fetches(partition)
+        partition.schedule_fetches()
 
-    def _partition(self, topic: str, number: int, brokers: Sequence[int]) -> SimPartition:
+    def _partition(self, topic: str, brokers: Sequence[int]) -> SimPartition:
         def rolls(replica: Replica, batch: ModelBatch) -> bool:
-            settings = self.topic(topic)
+            settings = self.topics[topic].numbers
             # A compacted topic rolls its segments in time for ``max.compaction.lag.ms`` (``LogConfig.maxSegmentMs``).
             segment_ms = min(settings["segment.ms"], settings["max.compaction.lag.ms"])
             return begins_segment(segment_ms, settings["segment.bytes"], replica, batch)
@@ -99,33 +92,27 @@ class SimCluster:
         leader = next(iter(registered), brokers[0])
         away = set(brokers) - {leader, *registered}
         replication = Replication({broker: self._replica(broker) for broker in brokers}, leader, rolls, away)
-        partition = SimPartition(topic, number, replication, tuple(brokers), has_leader=bool(registered))
+        partition = SimPartition(self, topic, replication, tuple(brokers), has_leader=bool(registered))
         if self.rules.coordinated:
-            partition.protocol = coordination.begin(brokers, leader)
+            partition.protocol = begin(brokers, leader)
         return partition
 
     def _replica(self, broker: int) -> Replica:
         return Replica(broker, stable_at_batch=self.rules.version.stable_at_batch)
 
-    def topic(self, name: str) -> dict[str, float]:
-        """Return a topic's numbers."""
-        return self._topic_numbers[name]
-
     def alter(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
         """Change settings of topics; None removes a setting. Raises `UsageError` for a setting without a rule."""
         for topic in topics:
-            changed = {**self.topics[topic], **settings}
-            self.topics[topic] = {name: value for name, value in changed.items() if value is not None}
-            self._topic_numbers[topic] = numbers("topic", TOPIC, self.topics[topic])
-        self._compaction.wake()
+            self.topics[topic].change(settings)
+        self._compaction.notice_all(self.brokers)
 
     def alter_brokers(self, brokers: Sequence[int], settings: Mapping[str, str | None]) -> None:
         """Change settings of brokers, running or not; None removes a setting."""
         for broker in brokers:
-            self.brokers[broker].set(settings)
+            self.brokers[broker].settings.change(settings)
         for partition in self.partitions.values():
-            self._copying.schedule_fetches(partition)
-        self._compaction.wake()
+            partition.schedule_fetches()
+        self._compaction.notice_all(self.brokers)
 
     def start(self, broker: int) -> None:
         """Start a broker, which is registered later; after a kill, it derives its producers from its logs."""
@@ -178,7 +165,9 @@ class SimCluster:
         state = self.brokers[broker]
         state.is_running, state.is_paused = is_running, is_paused
         state.changes += 1
-        self._compaction.crash(broker)
+        # Its cleaner's schedule is lost; the cleaner checks all replicas once it runs again.
+        state.look_at_s = math.inf
+        self._compaction.notice_all([broker])
 
     def _miss_later(self, broker: int) -> None:
         self._unless_changed(broker, self.brokers[broker].seconds_of("broker.session.timeout.ms"), self._fence)
@@ -197,7 +186,7 @@ class SimCluster:
         for partition in self.partitions_of(broker):
             if not partition.has_leader and broker in partition.in_sync:
                 self._follow(partition, broker)
-            self._copying.schedule_fetches(partition)
+            partition.schedule_fetches()
 
     def _fence(self, broker: int) -> None:
         """Fence a broker: it loses its leaderships, and leaves every ISR that has another member."""
@@ -210,14 +199,14 @@ class SimCluster:
                     self._follow(partition, others[0])
             if others:
                 partition.replication.away.add(broker)
-                self._copying.advance(partition)
+                partition.advance()
 
     def _follow(self, partition: SimPartition, leader: int) -> None:
         """Make another replica the leader, without a fetch; others truncate their logs to its log end."""
         partition.replication.fail_over(leader)
         partition.has_leader = True
         self.coordinated.elect(partition, leader)
-        self._copying.schedule_fetches(partition)
+        partition.schedule_fetches()
 
     def lead(self, partition: SimPartition, broker: int) -> None:
         """Make a replica the leader if it is in sync (``PREFERRED`` election), else do nothing."""
@@ -226,7 +215,7 @@ class SimCluster:
         partition.replication.elect(broker)
         partition.touch(broker)
         self.coordinated.elect(partition, broker)
-        self._copying.schedule_fetches(partition)
+        partition.schedule_fetches()
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
         """Assign these brokers to a partition; a broker that is down keeps a removed replica's log (`Broker.stray`)."""
@@ -235,7 +224,7 @@ class SimCluster:
             stray = self.brokers[added].stray
             replication.replicas[added] = stray.pop(partition) if partition in stray else self._replica(added)
             replication.away.add(added)
-            self.coordinated.change(partition, coordination.add, added)
+            self.coordinated.change(partition, Coordination.add, added)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
             reachable = next(filter(self.is_reachable, partition.in_sync), None)
@@ -249,15 +238,15 @@ class SimCluster:
             replica = replication.replicas.pop(removed)
             if not self.brokers[removed].is_running:
                 self.brokers[removed].stray[partition] = replica
-            self.coordinated.change(partition, coordination.remove, removed, ())
-        self._copying.schedule_fetches(partition)
+            self.coordinated.change(partition, Coordination.remove, removed, ())
+        partition.schedule_fetches()
 
     def append(self, partition: SimPartition, batch: ModelBatch) -> None:
         """Append a batch of a client or the transaction coordinator to the leader."""
         leader = partition.replication.leader_id
         partition.replication.append(batch)
         self.changed(partition, leader)
-        self._copying.schedule_fetches(partition)
+        partition.schedule_fetches()
 
     def changed(self, partition: SimPartition, broker: int) -> None:
         """Handle a change of a replica: it may be due for cleaning, or have a new report."""

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class SimPartition:
-    """``assigned``: brokers of its replicas, the preferred leader first. ``has_leader``: the last leader still leads.
+    """A partition. ``assigned``: brokers of its replicas, the preferred leader first.
 
-    ``copying``, ``learning``: followers whose next fetch is in flight, for batches or only for the high watermark.
-    ``late``: followers with a scheduled check of their lag. ``versions`` count the changes of each replica.
-    ``protocol``: the state of coordinated compaction, if any. ``is_deleted``: with its topic.
+    ``has_leader``: the last leader still leads. ``copying``, ``learning``: followers whose next fetch is in flight, for
+    batches or only for the high watermark. ``late``: followers with a scheduled check of their lag. ``versions`` count
+    the changes of each replica. ``protocol``: the state of coordinated compaction, if any. ``is_deleted``: with its
+    topic. Source of the rules of fetches: ``ReplicaFetcherThread``, ``ReplicaManager``, ``Partition``.
     """
 
+    _cluster: SimCluster
     topic: str
-    number: int
     replication: Replication
     assigned: tuple[int, ...]
     has_leader: bool = True
@@ -37,11 +38,6 @@ class SimPartition:
     versions: dict[int, int] = field(default_factory=dict)
     protocol: Coordination | None = None
     is_deleted: bool = False
-
-    @property
-    def name(self) -> str:
-        """Topic and number."""
-        return f"{self.topic}-{self.number}"
 
     @property
     def leader_id(self) -> int | None:
@@ -66,17 +62,6 @@ class SimPartition:
         """Count a change of a broker's replica."""
         self.versions[broker] = self.versions.get(broker, 0) + 1
 
-    def is_missing_batches(self, broker: int) -> bool:
-        """Return whether a follower has yet to copy batches, or to truncate."""
-        replica = self.replica(broker)
-        return replica.log_end < self.leader.log_end or replica.diverged_from is not None
-
-    def is_missing_high_watermark(self, broker: int) -> bool:
-        """Return whether a follower has yet to learn the high watermark, or the log start offset."""
-        replica, leader = self.replica(broker), self.leader
-        is_watermark_late = replica.high_watermark < min(leader.high_watermark, replica.log_end)
-        return is_watermark_late or replica.log_start < min(leader.log_start, replica.high_watermark)
-
     def is_stored(self, batch: ModelBatch) -> bool | None:
         """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader.
 
@@ -87,6 +72,93 @@ class SimPartition:
             return None
         return self.leader.high_watermark > batch.last_offset
 
+    def schedule_fetches(self) -> None:
+        """Schedule a fetch of every follower that is behind."""
+        for broker in self.assigned:
+            self._schedule_fetch(broker)
+
+    def _schedule_fetch(self, broker: int) -> None:
+        """Schedule a fetch of a follower, unless it has everything or a fetch is in flight."""
+        source, clock = self._source(broker), self._cluster.clock
+        if source is None:
+            return
+        follower, in_sync = self._cluster.brokers[broker], broker in self.in_sync
+        replica, leader, wait_s = self.replica(broker), self.leader, 0.0
+        if replica.log_end < leader.log_end or replica.diverged_from is not None or not in_sync:
+            self._check_lag(broker)
+            in_flight = self.copying
+            if not in_sync:
+                wait_s = max(follower.free_at_s - clock.now_s(), 0.0)
+        elif replica.high_watermark < min(leader.high_watermark, replica.log_end) or (
+            replica.log_start < min(leader.log_start, replica.high_watermark)
+        ):
+            in_flight = self.learning
+            # A response without batches is delayed.
+            wait_s = follower.seconds_of("replica.fetch.wait.max.ms")
+        else:
+            return
+        if broker in in_flight:
+            return
+        in_flight.add(broker)
+        takes_s = self._cluster.network.takes_s(broker, source)
+        delay_s = follower.seconds_of("replica.fetch.backoff.ms") if takes_s is None else wait_s + takes_s
+        clock.after(delay_s, partial(self._copy, broker, in_flight, is_lost=takes_s is None))
+
+    def _source(self, broker: int) -> int | None:
+        """Return the leader that a follower can copy from now; None if there is none."""
+        leader, brokers = self.leader_id, self._cluster.brokers
+        is_follower = broker != leader and broker in self.replication.replicas and brokers[broker].is_registered
+        can_copy = leader is not None and is_follower and all(map(self._cluster.is_reachable, (broker, leader)))
+        return leader if can_copy else None
+
+    def _copy(self, broker: int, in_flight: set[int], *, is_lost: bool) -> None:
+        in_flight.discard(broker)
+        if is_lost:
+            self._schedule_fetch(broker)
+        if is_lost or self._source(broker) is None:
+            return
+        follower, away = self._cluster.brokers[broker], self.replication.away
+        # A replica out of sync is throttled (KIP-73).
+        rate = min(follower.settings.numbers[f"{side}.replication.throttled.rate"] for side in ("leader", "follower"))
+        is_throttled = rate < NEVER_MS and broker not in self.in_sync
+        previous, mine = self.leader.high_watermark, self.replica(broker)
+        before = mine.log_end
+        self.replication.fetch(broker, 1 if is_throttled else None)
+        if is_throttled and mine.log_end > before:
+            copied = mine.segments[-1].batches[-1:]
+            follower.free_at_s = max(follower.free_at_s, self._cluster.clock.now_s()) + size_bytes(copied) / rate
+        # A follower that has caught up with the high watermark joins (``Partition.maybeExpandIsr``).
+        if broker in away and mine.log_end >= self.leader.high_watermark:
+            away.discard(broker)
+            self._cluster.coordinated.joined(self, broker)
+        self._cluster.changed(self, broker)
+        self.advance(previous)
+        self._schedule_fetch(broker)
+
+    def advance(self, previous: int | None = None) -> None:
+        """Advance the leader's high watermark; ``previous``: its value before an earlier change, if any."""
+        before = self.leader.high_watermark if previous is None else previous
+        self.replication.advance()
+        if self.leader.high_watermark != before:
+            self._cluster.changed(self, self.replication.leader_id)
+            self.schedule_fetches()
+
+    def _check_lag(self, broker: int) -> None:
+        if broker not in self.late and broker in self.in_sync:
+            self.late.add(broker)
+            lag_s = self._cluster.brokers[broker].seconds_of("replica.lag.time.max.ms")
+            self._cluster.clock.after(lag_s, partial(self._shrink, broker, self.leader.log_end))
+
+    def _shrink(self, broker: int, end: int) -> None:
+        self.late.discard(broker)
+        replicas = self.replication.replicas
+        if self.leader_id in {None, broker} or broker not in replicas or replicas[broker].log_end >= end:
+            return
+        if broker in self.in_sync:
+            self.replication.away.add(broker)
+            self.advance()
+            self._schedule_fetch(broker)
+
 
 def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: ModelBatch) -> bool:
     """Return whether a replica begins a segment before a batch, by timestamps or size (``LogSegment.shouldRoll``)."""
@@ -95,110 +167,3 @@ def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, ba
         return False
     is_old = batch.max_timestamp_ms - present[0].max_timestamp_ms > segment_ms
     return is_old or size_bytes([*present, batch]) > segment_bytes
-
-
-@dataclass(frozen=True)
-class Copying:
-    """The fetches of followers (``ReplicaFetcherThread``, ``ReplicaManager``, ``Partition``; throttles: KIP-73)."""
-
-    _cluster: SimCluster
-
-    def schedule_fetches(self, partition: SimPartition) -> None:
-        """Schedule a fetch of every follower that is behind."""
-        for broker in partition.assigned:
-            self.schedule_fetch(partition, broker)
-
-    def schedule_fetch(self, partition: SimPartition, broker: int) -> None:
-        """Schedule a fetch of a follower, unless it has everything or a fetch is in flight."""
-        leader, clock = partition.leader_id, self._cluster.clock
-        if leader is None or not self._can_copy(partition, broker):
-            return
-        follower, in_sync = self._cluster.brokers[broker], broker in partition.in_sync
-        wait_s = 0.0
-        if partition.is_missing_batches(broker) or not in_sync:
-            self._check_lag(partition, broker)
-            in_flight = partition.copying
-            if not in_sync:
-                wait_s = max(follower.free_at_s - clock.now_s(), 0.0)
-        elif partition.is_missing_high_watermark(broker):
-            in_flight = partition.learning
-            # A response without batches is delayed.
-            wait_s = follower.seconds_of("replica.fetch.wait.max.ms")
-        else:
-            return
-        if broker in in_flight:
-            return
-        in_flight.add(broker)
-        takes_s = self._cluster.network.takes_s(broker, leader)
-        if takes_s is None:
-            backoff_s = follower.seconds_of("replica.fetch.backoff.ms")
-            clock.after(backoff_s, partial(self._copy_again, partition, broker, in_flight))
-        else:
-            clock.after(wait_s + takes_s, partial(self._copy, partition, broker, in_flight))
-
-    def _copy_again(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
-        in_flight.discard(broker)
-        self.schedule_fetch(partition, broker)
-
-    def _can_copy(self, partition: SimPartition, broker: int) -> bool:
-        leader = partition.leader_id
-        return (
-            leader is not None
-            and broker != leader
-            and broker in partition.replication.replicas
-            and self._cluster.brokers[broker].is_registered
-            and self._cluster.is_reachable(broker)
-            and self._cluster.is_reachable(leader)
-        )
-
-    def _copy(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
-        in_flight.discard(broker)
-        if not self._can_copy(partition, broker):
-            return
-        settings = self._cluster.brokers[broker].number_of
-        # A replica out of sync is throttled (KIP-73).
-        rate = min(settings("leader.replication.throttled.rate"), settings("follower.replication.throttled.rate"))
-        is_throttled = rate < NEVER_MS and broker not in partition.in_sync
-        previous, mine = partition.leader.high_watermark, partition.replica(broker)
-        before = mine.log_end
-        partition.replication.fetch(broker, 1 if is_throttled else None)
-        if is_throttled and mine.log_end > before:
-            copied = mine.segments[-1].batches[-1:]
-            follower = self._cluster.brokers[broker]
-            follower.free_at_s = max(follower.free_at_s, self._cluster.clock.now_s()) + size_bytes(copied) / rate
-        self._join(partition, broker)
-        self._cluster.changed(partition, broker)
-        self.advance(partition, previous)
-        self.schedule_fetch(partition, broker)
-
-    def _join(self, partition: SimPartition, broker: int) -> None:
-        """Add a follower to the ISR that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""
-        replication = partition.replication
-        if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
-            replication.away.discard(broker)
-            self._cluster.coordinated.joined(partition, broker)
-
-    def advance(self, partition: SimPartition, previous: int | None = None) -> None:
-        """Advance the leader's high watermark; ``previous``: its value before an earlier change, if any."""
-        before = partition.leader.high_watermark if previous is None else previous
-        partition.replication.advance()
-        if partition.leader.high_watermark != before:
-            self._cluster.changed(partition, partition.replication.leader_id)
-            self.schedule_fetches(partition)
-
-    def _check_lag(self, partition: SimPartition, broker: int) -> None:
-        if broker in partition.late or broker not in partition.in_sync:
-            return
-        partition.late.add(broker)
-        lag_s = self._cluster.brokers[broker].seconds_of("replica.lag.time.max.ms")
-        self._cluster.clock.after(lag_s, partial(self._shrink, partition, broker, partition.leader.log_end))
-
-    def _shrink(self, partition: SimPartition, broker: int, end: int) -> None:
-        partition.late.discard(broker)
-        replicas = partition.replication.replicas
-        if partition.leader_id in {None, broker} or broker not in replicas or replicas[broker].log_end >= end:
-            return
-        if broker in partition.in_sync:
-            partition.replication.away.add(broker)
-            self.advance(partition)
-            self.schedule_fetch(partition, broker)

@@ -1,8 +1,7 @@
 """The transaction coordinator: producer ids and epochs, and the markers that end a transaction in each partition.
 
 Sources: ``TransactionCoordinator``, ``TransactionMarkerChannelManager`` and KIP-890 (transactions of version 2 raise
-the epoch at each end). The end of a transaction is acknowledged before its markers are written; the next transaction of
-the same producer begins once all markers are written.
+the epoch at each end). The next transaction of the same producer begins once all markers of the last are written.
 """
 
 from dataclasses import dataclass, field
@@ -40,11 +39,10 @@ class TransactionCoordinator:
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
         """Give a producer its id, or the next epoch; an open transaction is aborted."""
-        producer = self._by_id.get(transactional_id)
-        if producer is None:
-            producer = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
-            self._by_id[transactional_id] = producer
-            return producer
+        if transactional_id not in self._by_id:
+            self._by_id[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
+            return self._by_id[transactional_id]
+        producer = self._by_id[transactional_id]
         if producer.partitions:
             self.end(producer, ABORT)
         producer.epoch += 1

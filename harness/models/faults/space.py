@@ -1,15 +1,9 @@
-"""The steps of a small cluster under faults: `faults.rules` has the faults, and the rules that are in force.
+"""The steps of a small cluster under faults: `faults.state` has the faults, and the rules that are in force.
 
-In addition to faults, any of these may happen, in any order:
-
-* a client writes to the leader, and replicas in sync that do not lag copy at once; the high watermark is the least log
-  end offset of the ISR
-* a replica in sync leads; time passes for longer than every retention; a broker that is up runs its cleaner, as far as
-  its gate lets it
-
-A late image is late for any length of time, and the leader may have one, too. Each fault happens once; only broker 2
-goes down, lags or loses records. Elections that lose records take plain writes only: with a lost marker a transaction
-hangs on every replica, which is another matter.
+Replicas in sync that do not lag copy at once; the high watermark is the least log end offset of the ISR. A late image
+is late for any length of time, and the leader may have one, too. Each fault happens once; only broker 2 goes down, lags
+or loses records. Elections that lose records take plain writes only: with a lost marker a transaction hangs on every
+replica, which is another matter.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.models.faults import rules as by
+from harness.models.faults import state as by
 from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultBound, FaultState
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
@@ -58,13 +52,15 @@ class FaultSpace(ClusterSpace):
             raise ValueError("elections that lose records are modelled with plain writes only")
         self.bound = bound
         self.is_coordinated = bound.waits == by.COORDINATED
-        self._is_symmetric = symmetric and not self.is_coordinated
+        self.is_symmetric = symmetric and not self.is_coordinated
+        self.brokers = tuple(range(1, bound.added + (by.RELAY in bound.faults)))
+        self.special = frozenset({LEAVES, bound.added})
         self.parts = ClusterParts(
             bound.clients,
             KAFKA,
             progress=lambda replica, truth: lowered(KAFKA.progress(replica), truth),
             violations=violations,
-            in_order=self._is_symmetric,
+            in_order=self.is_symmetric,
         )
 
     @property
@@ -72,15 +68,6 @@ class FaultSpace(ClusterSpace):
         """All brokers in sync, broker 1 leads, and nothing is written."""
         replicas = tuple((broker, self.parts.empty) for broker in range(1, self.bound.added))
         return FaultState(self.parts.no_writes, replicas, 1, self.bound.elections, self.bound.faults)
-
-    @property
-    def brokers(self) -> tuple[int, ...]:
-        """All brokers that ever have a replica."""
-        return tuple(range(1, self.bound.added + (by.RELAY in self.bound.faults)))
-
-    def renamed(self, state: FaultState) -> tuple[FaultState, list[int]]:
-        """Return an equivalent state under other names of brokers, and the followers in it that may change places."""
-        return state.renamed(frozenset({LEAVES, self.bound.added})) if self._is_symmetric else (state, [])
 
     def following(self, state: FaultState) -> Steps:
         """Yield each possible step, and the state after it."""
@@ -129,14 +116,10 @@ class FaultSpace(ClusterSpace):
         if by.POWER not in state.may or state.away or state.lags:
             return after
         # The gate keeps the high watermarks of up to a minute before, which is less than any sensible retention.
-        is_used = by.ANEW_AFTER_LOSS in self.bound.rules
-        return after._replace(checkpointed=self._end(state) if is_used else 0)
+        return after._replace(checkpointed=self._end(state) if by.ANEW_AFTER_LOSS in self.bound.rules else 0)
 
     def _end(self, state: FaultState) -> int:
         return self.parts.clients[state.clients].truth.log_end
-
-    def _has(self, rule: str) -> bool:
-        return rule in self.bound.rules
 
     def _leaving(self, state: FaultState) -> Steps:
         end, replica = self._end(state), state.replica(LEAVES)
@@ -147,7 +130,7 @@ class FaultSpace(ClusterSpace):
             yield interned(Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
         if by.POWER in state.may and not is_late:
             for first in range(state.synced, end):
-                below = self._has(by.ANEW_AFTER_LOSS) and first < state.checkpointed
+                below = by.ANEW_AFTER_LOSS in self.bound.rules and first < state.checkpointed
                 lost = state.after(by.POWER, away=True, end=first, synced=0, checkpointed=0, lost=below)
                 truncated = self.parts.truncated(replica, first)
                 yield interned(LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
@@ -175,37 +158,25 @@ class FaultSpace(ClusterSpace):
                 copied = self.parts.copied(begun.replica(LEAVES), leader, 1)
                 yield interned(CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
             copied = self.parts.copied(begun.replica(LEAVES), leader)
-            back = begun._replace(away=False, copying=False, adding=False, first_copy=False)
-            yield interned(Heal, by.OUTAGE, LEAVES), back.with_replica(LEAVES, copied)
+            yield interned(Heal, by.OUTAGE, LEAVES), begun.with_replica(LEAVES, copied).rejoined()
         if by.REASSIGN in state.may and not state.copying:
             yield interned(Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
         if by.RESTART in state.may and state.copying and not state.adding:
-            knows = state.first_copy and self._has(by.FIRST_COPY_ON_DISK)
+            knows = state.first_copy and by.FIRST_COPY_ON_DISK in self.bound.rules
             yield interned(Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
         if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
-            led = self._without_records_from(self._led_uncleanly(state), state.end)
+            leader = self.parts.watermarked(state.replica(LEAVES), state.end)
+            truncating = tuple((broker, state.end) for broker, _ in state.replicas if broker != LEAVES)
+            led = state.after(by.UNCLEAN, leader=LEAVES, truncating=truncating, cut=NO_BROKER).rejoined()
+            led = self._without_records_from(led.with_replica(LEAVES, leader), state.end)
             yield interned(Inject, by.UNCLEAN, LEAVES), led
 
     def _begun(self, state: FaultState) -> FaultState:
         """Return the state as broker 2 begins to fetch: without its old log, if a rule makes it drop the log."""
-        is_added = state.adding and self._has(by.ADDED_BEGINS_EMPTY)
+        is_added = state.adding and by.ADDED_BEGINS_EMPTY in self.bound.rules
         if state.copying or not (is_added or state.lost):
             return state
         return state._replace(first_copy=True, lost=False).with_replica(LEAVES, self.parts.empty)
-
-    def _led_uncleanly(self, state: FaultState) -> FaultState:
-        led = state.after(
-            by.UNCLEAN,
-            leader=LEAVES,
-            away=False,
-            copying=False,
-            first_copy=False,
-            lost=False,
-            end=UNKNOWN_END,
-            truncating=tuple((broker, state.end) for broker, _ in state.replicas if broker != LEAVES),
-            cut=NO_BROKER,
-        )
-        return led.with_replica(LEAVES, self.parts.watermarked(state.replica(LEAVES), state.end))
 
     def _without_records_from(self, state: FaultState, end: int) -> FaultState:
         """Return the state without the records from an offset on: the leader does not have them."""
@@ -221,7 +192,7 @@ class FaultSpace(ClusterSpace):
             yield interned(Heal, by.OUTAGE, broker), state._replace(truncating=others).with_replica(broker, copied)
 
     def _truncated(self, number: int, end: int) -> int:
-        return self.parts.truncated(number, end, self._has(by.ANEW_AFTER_TRUNCATION))
+        return self.parts.truncated(number, end, by.ANEW_AFTER_TRUNCATION in self.bound.rules)
 
     def _elections(self, state: FaultState) -> Steps:
         for broker, _ in state.replicas if state.elections else ():
@@ -233,7 +204,7 @@ class FaultSpace(ClusterSpace):
 
     def _restarted_copies(self, state: FaultState) -> FaultState:
         """Return the state in which first copies begin from scratch, as the leader has changed."""
-        if not self._has(by.ANEW_WITH_LEADER):
+        if by.ANEW_WITH_LEADER not in self.bound.rules:
             return state
         if state.joining:
             state = state.with_replica(state.joining, self.parts.empty)

@@ -1,28 +1,74 @@
-"""The states of a small cluster under faults: brokers in sync, and brokers whose compaction has to wait."""
+"""The faults that may happen to a small cluster, the rules that keep its replicas from diverging, and its states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from harness.models.faults.rules import ADDING_COUNTS, ALL_WAITS, GATE_RULES, IMAGE_AGE, KAFKAS_RULES, NOT_IN_SYNC
 from harness.models.log.cleaner import Bounds
 from harness.models.walk.state_space import LEAVES, Bound
 from harness.models.world.coordination import NOTHING
+from harness.schedules import operations as faults
 
+OUTAGE, LATE, ISOLATED, LAG, POWER = faults.OUTAGE, faults.LATE_METADATA, faults.ISOLATED, faults.LAG, "power-failure"
+DISK, RESTART, UNCLEAN = faults.LOST_DISK, faults.RESTARTED, faults.UNCLEAN_ELECTION
+RELAY, REASSIGN = "added", "reassigned"
+
+FAULTS: Final[Mapping[str, str]] = {
+    OUTAGE: "broker 2 goes down, and comes back with its log",
+    LATE: "the metadata image of one broker stays behind for a while",
+    ISOLATED: "one follower is cut off from the controller: it is out of the ISR, and still fetches and cleans",
+    LAG: "the replica on broker 2 lags inside the ISR, and catches up or falls out of it",
+    POWER: "broker 2 loses power, and the end of its log that is not on disk yet",
+    DISK: "broker 2 loses its disk, and copies from an empty log",
+    RESTART: "broker 2 restarts in the middle of that copy",
+    UNCLEAN: "broker 2 leads although it is out of the ISR, and the others truncate their logs to its log end",
+    RELAY: "a replica is added on another broker",
+    REASSIGN: "the replica of broker 2 is unassigned while it is down, and assigned again before it starts",
+}
+"""The faults that may happen once each, in addition to writes, cleaners, time and a number of elections."""
+
+NOT_IN_SYNC, ADDING_COUNTS, IMAGE_AGE = "not-in-sync", "adding-counts", "image-age"
+ADDED_BEGINS_EMPTY, ANEW_WITH_LEADER = "added-begins-empty", "anew-with-leader"
+BELOW_HIGH_WATERMARK: Final = "below-high-watermark"
+ANEW_AFTER_TRUNCATION, ANEW_AFTER_LOSS = "anew-after-truncation", "anew-after-loss"
+FIRST_COPY_ON_DISK: Final = "first-copy-on-disk"
+
+KAFKAS_RULES: Final[Mapping[str, str]] = {
+    BELOW_HIGH_WATERMARK: "no cleaner passes the last stable offset, and so the high watermark"
+}
+"""A rule of Kafka's cleaner (``LogCleanerManager.cleanableOffsets``)."""
+
+GATE_RULES: Final[Mapping[str, str]] = {
+    NOT_IN_SYNC: "compaction waits while an assigned replica is out of the ISR",
+    ADDING_COUNTS: "a replica that is being added counts as assigned",
+    IMAGE_AGE: "compaction waits while the broker's metadata image is older than a bound below delete.retention.ms",
+    ADDED_BEGINS_EMPTY: "a replica that is added begins with an empty log",
+    ANEW_WITH_LEADER: "a first copy begins from scratch when the leader changes",
+    FIRST_COPY_ON_DISK: "a broker that restarts still knows from which leader a first copy began",
+    ANEW_AFTER_TRUNCATION: "a replica that truncates its log below its high watermark begins with an empty log",
+    ANEW_AFTER_LOSS: "a replica whose log ends below an earlier high watermark when its broker starts begins with an "
+    "empty log",
+}
+"""The rules of the gate (``compaction.gate.Decision``)."""
+
+FURTHER_RULES: Final = (FIRST_COPY_ON_DISK, ANEW_AFTER_TRUNCATION, ANEW_AFTER_LOSS)
+"""Rules of the gate that coordination can have, too."""
+
+NOTHING_WAITS, ALL_WAITS, REMOVALS_WAIT, COORDINATED = "nothing", "all", "removals", "coordinated"
+"""The compaction that waits while a partition is held: none, all, or only removals of tombstones and markers; or these
+removals wait for every assigned replica's cleaner instead (`harness.models.world.coordination`)."""
 NO_BROKER: Final = 0
 UNKNOWN_END: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultBound:
-    """The bound of the steps, and the rules.
+    """The bound of the steps. ``faults``, ``waits``, ``rules``: names of this module.
 
-    ``clients``: keys, writes and transactions of it. ``brokers``: how many have a replica in the beginning.
-    ``elections``: how often another replica in sync may lead. ``faults``: names of
-    `harness.models.faults.rules.FAULTS`, each once. ``waits``: the compaction that waits while a partition is held.
-    ``rules``: names of `harness.models.faults.rules.RULES`.
+    ``clients``: their keys, writes and transactions. ``brokers``: how many have a replica in the beginning.
+    ``elections``: how often another replica in sync may lead. Each fault may happen once.
     """
 
     clients: Bound = field(default_factory=lambda: Bound(writes=2, transactions=0))
@@ -88,6 +134,10 @@ class FaultState(NamedTuple):
         """Return the state after a fault, which happens only once."""
         return self._replace(may=self.may - {fault}, **changes)  # type: ignore[arg-type]  # (by name, as _replace)
 
+    def rejoined(self) -> FaultState:
+        """Return the state with broker 2 in the ISR."""
+        return self._replace(away=False, copying=False, adding=False, first_copy=False, lost=False, end=UNKNOWN_END)
+
     def is_up(self, broker: int) -> bool:
         """Return whether a broker runs, and fetches or is fetched from."""
         return self.copying if broker == LEAVES and self.away else broker not in dict(self.truncating)
@@ -116,36 +166,23 @@ class FaultState(NamedTuple):
 
     @property
     def may_fetch_as_added(self) -> bool:
-        """True once the leader answers a replica that is being added: when the replica is in the leader's image.
+        """True once the leader's image has the replica that is being added (``Partition.followerReplicaOrThrow``).
 
-        Source: ``Partition.followerReplicaOrThrow``. A broker publishes its image before it applies it
-        (``BrokerMetadataPublisher.onMetadataUpdate``), so that the gate has no earlier image than the leader.
+        A broker publishes its image before it applies it (``BrokerMetadataPublisher.onMetadataUpdate``), so that the
+        gate has no earlier image than the leader.
         """
         return self.leader != self.late or self.late_adding
 
-    def renamed(self, special: frozenset[int]) -> tuple[FaultState, list[int]]:
-        """Return an equivalent state under other names of brokers, and followers in it that may change places.
+    @property
+    def roles(self) -> tuple[tuple[int, ...], ...]:
+        """The brokers of each role that `harness.models.walk.parts.ClusterSpace.renamed` distinguishes."""
+        return (self.leader,), (self.late,), (self.cut,), tuple(dict(self.truncating))
 
-        Brokers that no step names may change names: the leader gets the first name, then the broker with a late image,
-        then the broker that is cut off, then the brokers that truncate.
-        """
-        truncating = dict(self.truncating)
-        every = [broker for broker, _ in self.replicas if broker not in special]
-
-        def rank(broker: int) -> tuple[bool, bool, bool, bool, int]:
-            return broker != self.leader, broker != self.late, broker != self.cut, broker not in truncating, broker
-
-        names = dict(zip(sorted(every, key=rank), every, strict=True))
-
-        def renamed_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-            return tuple(sorted((names.get(broker, broker), number) for broker, number in pairs))
-
-        after = self._replace(
-            replicas=renamed_pairs(self.replicas),
-            truncating=renamed_pairs(self.truncating),
-            leader=names.get(self.leader, self.leader),
-            late=names.get(self.late, self.late),
-            cut=names.get(self.cut, self.cut),
+    def with_names(self, names: Mapping[int, int]) -> FaultState:
+        """Return the state under other names of brokers."""
+        replicas, truncating = (
+            tuple(sorted((names.get(broker, broker), number) for broker, number in pairs))
+            for pairs in (self.replicas, self.truncating)
         )
-        roles = {self.leader, self.late, self.cut, *truncating}
-        return after, sorted(names[broker] for broker in every if broker not in roles)
+        leader, late, cut = (names.get(broker, broker) for broker in (self.leader, self.late, self.cut))
+        return self._replace(replicas=replicas, truncating=truncating, leader=leader, late=late, cut=cut)

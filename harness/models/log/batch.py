@@ -15,8 +15,7 @@ from harness.broker_files.segments.records import ABORT, COMMIT, MARKER_KEYS, Re
 class ModelBatch:
     """One batch; no two are equal, so that the same batch on several replicas is encoded once.
 
-    ``txn`` is the number of the transaction that the batch is truly part of, which no broker stores. All other fields
-    are fields of the file: a control batch without records has no type.
+    ``txn``: the number of the transaction that the batch is truly part of, which no broker stores.
     """
 
     base_offset: int

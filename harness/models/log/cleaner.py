@@ -1,12 +1,9 @@
 """One pass of the log cleaner over one replica, by the rules of ``Cleaner`` and ``MemoryRecords.filterTo``.
 
-* Whole segments are cleaned, up to the segment with the last stable offset or the active segment. The records since
-  the last pass (the dirty part) give the last offset of each key; aborted batches do not count.
-* An aborted batch loses all of its records at once. A marker may be removed once its transaction has no batch left.
+* The records since the last pass (the dirty part) give the last offset of each key; aborted batches do not count, and
+  lose all records at once. A marker may be removed once its transaction has no batch left.
 * A batch that keeps a tombstone, or a marker that may be removed, gets its delete horizon in this pass; a pass at or
   after that horizon removes it.
-* A producer's last batch and the last batch of the pass (from 4.4 on, the last one below the high watermark) stay, at
-  least as empty batches.
 * The ``.txnindex`` is rewritten: an aborted transaction stays in it while the log has batches of it.
 """
 
@@ -49,21 +46,21 @@ class _Transactions:
         while self.ahead and self.ahead[0][0] <= batch.last_offset:
             entry = heapq.heappop(self.ahead)[2]
             self.aborted.setdefault(entry.producer_id, entry)
-        if batch.control:
-            return self._may_discard_marker(batch)
-        if batch.transactional:
-            is_aborted = batch.producer_id in self.aborted
-            (self.with_data if is_aborted else self.committed).add(batch.producer_id)
-            return is_aborted
-        return False
-
-    def _may_discard_marker(self, batch: ModelBatch) -> bool:
-        is_needed = batch.producer_id in (self.with_data if batch.marker == ABORT else self.committed)
-        if batch.marker == ABORT and (entry := self.aborted.pop(batch.producer_id, None)) and is_needed:
-            self.retained.append(entry)
-        if batch.marker is not None:
-            (self.with_data if batch.marker == ABORT else self.committed).discard(batch.producer_id)
-        return batch.marker is None or not is_needed
+        is_aborted = batch.marker == ABORT if batch.control else batch.producer_id in self.aborted
+        with_batch = self.with_data if is_aborted else self.committed
+        if not batch.control:
+            if batch.transactional:
+                with_batch.add(batch.producer_id)
+            return batch.transactional and is_aborted
+        if batch.marker is None:
+            return True
+        is_needed = batch.producer_id in with_batch
+        if is_aborted and batch.producer_id in self.aborted:
+            entry = self.aborted.pop(batch.producer_id)
+            if is_needed:
+                self.retained.append(entry)
+        with_batch.discard(batch.producer_id)
+        return not is_needed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +69,8 @@ class Cleaning:
 
     ``group_batches``: neighbouring segments are merged into segments of at most so many batches, as counted before
     cleaning. ``active_too``: the active segment is cleaned like others, and a pass needs no dirty records, as long as
-    no transaction is open. This stands for endless traffic on other keys, which rolls segments and gives the cleaner
-    work: without this rule, small clusters would need such records in every step. ``last_of_pass_stays``: see
-    `harness.models.log.version_rules.VersionRules`.
+    no transaction is open; this stands for endless traffic on other keys, which rolls segments and gives the cleaner
+    work. ``last_of_pass_stays``: see `harness.models.log.version_rules.VersionRules`.
     """
 
     delete_retention_ms: int
@@ -86,10 +82,7 @@ class Cleaning:
 
 
 class Bounds(NamedTuple):
-    """An offset for tombstones and one for markers: no pass removes them from there on, whatever their age.
-
-    Coordinated compaction adds bounds to Kafka's rules (`harness.models.world.coordination`).
-    """
+    """The offsets from which on no pass of coordinated compaction removes tombstones, and markers, of any age."""
 
     tombstones: int = MAX_INT64
     markers: int = MAX_INT64
@@ -109,14 +102,12 @@ def stable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
     ``LogCleanerManager.cleanableOffsets``: up to the last stable offset, the active segment, and the first segment
     with a record that is younger than ``min.compaction.lag.ms``.
     """
-    stable_offset, lag_ms = replica.last_stable_offset, cleaning.min_compaction_lag_ms
-    number = 0
-    for segment, end in zip(replica.segments, _ends(replica, cleaning), strict=False):
+    stable_offset, lag_ms, ends = replica.last_stable_offset, cleaning.min_compaction_lag_ms, _ends(replica, cleaning)
+    for number, (segment, end) in enumerate(zip(replica.segments, ends, strict=False)):
         is_young = lag_ms and any(batch.max_timestamp_ms > now_ms - lag_ms for batch in segment.batches)
         if end > stable_offset or is_young:
-            break
-        number += 1
-    return number
+            return number
+    return len(ends)
 
 
 def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
@@ -211,10 +202,8 @@ def _retained(
     batch: ModelBatch, last_of_keys: dict[bytes, int], *, may_discard: bool, is_due: bool
 ) -> tuple[Record, ...]:
     """Return the records that stay; ``is_due``: the batch's delete horizon has come."""
-    if batch.control:
-        return () if may_discard and is_due else batch.records
-    if may_discard:
-        return ()
+    if batch.control or may_discard:
+        return batch.records if batch.control and not (may_discard and is_due) else ()
     return tuple(
         record
         for record in batch.records

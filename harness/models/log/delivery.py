@@ -15,24 +15,18 @@ def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
 
     The consumer reads from the start. One answer never crosses the end of a segment, nor the last stable offset
     (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
-    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``). Here they are in the index's order.
+    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``), in the index's order.
     """
     aborts: set[tuple[int, int]] = set()
     at, stable_offset = replica.log_start, replica.last_stable_offset
     ends = [*(segment.base_offset for segment in replica.segments[1:]), replica.log_end]
     for segment, upper in zip(replica.segments, ends, strict=True):
         batches = [batch for batch in segment.batches if at <= batch.last_offset]
-        if not batches:
-            continue
-        if at >= stable_offset:
-            break
-        entries = replica.aborted_before(segment.base_offset, upper, at)
-        aborts.update((entry.producer_id, entry.first_offset) for entry in entries)
-        readable = [batch for batch in batches if batch.base_offset < stable_offset]
-        if not readable:
-            # An answer without a record, which lists aborted transactions, too.
-            break
-        at = readable[-1].last_offset + 1
+        if batches and at < stable_offset:
+            entries = replica.aborted_before(segment.base_offset, upper, at)
+            aborts.update((entry.producer_id, entry.first_offset) for entry in entries)
+            # An answer without a record lists aborted transactions, too.
+            at = max((b.last_offset + 1 for b in batches if b.base_offset < stable_offset), default=stable_offset)
     in_order = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
     return tuple(dict.fromkeys(entry for entry in in_order if entry in aborts))
 
@@ -43,10 +37,7 @@ def batches_up_to(replica: Replica, end: int) -> Iterator[ModelBatch]:
 
 
 def delivered(replica: Replica) -> Iterator[Record]:
-    """Yield the records that a read_committed consumer delivers.
-
-    A data batch is left out from the first offset of an aborted transaction of its producer on, until its ABORT.
-    """
+    """Yield the records that a read_committed consumer delivers: no data of a listed transaction, until its ABORT."""
     ahead = sorted(((first, producer_id) for producer_id, first in listed_aborts(replica)), reverse=True)
     aborted: set[int] = set()
     for batch in batches_up_to(replica, replica.last_stable_offset):

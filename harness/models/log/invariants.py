@@ -1,8 +1,4 @@
-"""Invariants of a replica of a model: the names of their violations, from the replica's own beliefs and the truth.
-
-The names are the checkers' names, but they are found in another way: from the state, without files, snapshots or
-history.
-"""
+"""Invariants of a replica of a model: the checkers' names of their violations, from its beliefs and the truth alone."""
 
 from __future__ import annotations
 
@@ -15,10 +11,7 @@ from harness.models.log.replica import Replica
 from harness.schedules.catalog import Anomaly
 
 LOST_VALUE: Final = "lost-value"
-"""The last committed value of a key is missing, and no transaction hides it.
-
-An aborted delete that is carried out leads to this: in 14 steps with two keys, a plain write and two transactions.
-"""
+"""The last committed value of a key is missing, and no transaction hides it: an aborted delete was carried out."""
 
 
 class Wrote(NamedTuple):
@@ -68,8 +61,8 @@ class ModelTruth:
 
     def last(self, key: str) -> Wrote | None:
         """Return the last record of a key that is not aborted; None where there is none, or its transaction is open."""
-        records = (record for record in reversed(self.wrote) if record.key == key)
-        last = next((record for record in records if self.outcome(record) != ABORT), None)
+        records = (it for it in reversed(self.wrote) if it.key == key and self.outcome(it) != ABORT)
+        last = next(records, None)
         return last if last is not None and self.outcome(last) == COMMIT else None
 
     def outcome(self, record: Wrote) -> str | None:
@@ -78,10 +71,9 @@ class ModelTruth:
 
 
 def violations(replica: Replica, truth: ModelTruth) -> Iterator[str]:
-    """Yield the violations of a replica that has caught up.
+    """Yield the violations of a replica that has caught up; keys of misjudged or open transactions have no others.
 
-    The replica's belief about a transaction is the outcome of its producer's next marker in this log. Keys that a
-    misjudged or open transaction wrote are not judged further.
+    The replica's belief about a transaction is the outcome of its producer's next marker in this log.
     """
     unsure = {record.key for record in truth.wrote if truth.outcome(record) is None}
     believed: dict[str, Wrote] = {}

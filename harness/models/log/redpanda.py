@@ -4,17 +4,12 @@ Sources: Redpanda's post on Kafka's bug; its documentation on compaction (``dele
 tombstones, and for control batches where ``log_compaction_tx_batch_removal_enabled``); and descriptions of pull
 requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on is compacted),
 26795 (ages count from when a segment was first compacted), 28805 (committed data lose their transactional bit, and
-control batches stay until that has happened: see `own`). Nothing was taken from Redpanda's source.
-
-* Closed segments below the last stable offset are compacted, each into a separate segment: the last record of each
-  key stays, aborted records are removed, and the other records of a committed transaction lose their transactional bit.
-* A tombstone is removed when its segment was clean for `Cleaning.delete_retention_ms` and ends at or below MTRO - 1.
-* A marker is removed when its segment was clean for as long, ends at or below MXRO - 1, and is covered by a snapshot of
-  the transactions. A snapshot is taken with each roll, and covers the offsets before the segment that was closed.
+control batches stay until that has happened). Nothing was taken from Redpanda's source.
 
 Our reading: a pass is all or nothing, its key map has room for all keys, segments are not merged, a compacted segment
-ends where its last batch does, and an empty segment is removed. The last batch of a pass leaves a placeholder.
-Fences of transactions are not modelled: data begin them.
+ends where its last batch does, and an empty segment is removed. The last batch of a pass leaves a placeholder. A
+snapshot of the transactions is taken with each roll, and covers the offsets before the segment that was closed. Fences
+of transactions are not modelled: data begin them.
 """
 
 from collections.abc import Mapping
@@ -62,13 +57,20 @@ def clean(
         markers_go = (is_old or "markers-age" in without) and segment.next_offset <= limits.markers
         target = ModelSegment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
-            retained = None
             if batch.control:
-                retained = batch if batch.records and not markers_go else None
-            elif not replica.is_aborted(batch):
-                retained = _retained(batch, last_of_keys, tombstones_go=tombstones_go)
-            if retained is not None:
-                is_marked = retained.transactional and not retained.control and "committed-is-plain" not in without
+                records = () if markers_go else batch.records
+            else:
+                is_aborted = replica.is_aborted(batch)
+                records = tuple(
+                    record
+                    for record in batch.records
+                    if not is_aborted
+                    and record.offset == last_of_keys[record.key]
+                    and not (tombstones_go and record.is_tombstone)
+                )
+            if records:
+                is_marked = batch.transactional and not batch.control and "committed-is-plain" not in without
+                retained = batch.keeping(records)
                 target.batches.append(replace(retained, transactional=False) if is_marked else retained)
             elif batch.last_offset + 1 == end:
                 target.batches.append(_placeholder(batch))
@@ -84,9 +86,8 @@ def clean(
 def progress(replica: Replica, without: frozenset[str] = frozenset()) -> Bounds:
     """Return a replica's MCCO and MXFO.
 
-    MXFO: in the post, the offset up to which every transaction has ended. In pull request 28805, markers wait for the
-    part of the log that is compacted and free of transactional data, as the name says: that is the rule
-    ``free-not-ended``; without this rule the post's definition applies.
+    MXFO: in the post, the offset up to which every transaction has ended. In pull request 28805, it is the end of the
+    part of the log that is compacted and free of transactional data, as the name says: the rule ``free-not-ended``.
     """
     clean_to = replica.cleaned_to or 0
     if "free-not-ended" in without:
@@ -100,15 +101,6 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
     if cleaning.active_too:
         return replica.log_end
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
-
-
-def _retained(batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], *, tombstones_go: bool) -> ModelBatch | None:
-    records = tuple(
-        record
-        for record in batch.records
-        if record.offset == last_of_keys[record.key] and not (tombstones_go and record.is_tombstone)
-    )
-    return batch.keeping(records) if records else None
 
 
 def _placeholder(batch: ModelBatch) -> ModelBatch:

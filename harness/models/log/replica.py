@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 
 from harness.broker_files.segments.records import ABORT, coordinator_epoch
@@ -44,8 +45,7 @@ class Replica:
     before the next fetch. ``replaced``: the segments that the last pass of the cleaner replaced. ``unreplicated``:
     first offset and marker of every transaction whose marker the high watermark has not passed. ``epochs``: the start
     offset of each leader epoch in this log (``LeaderEpochFileCache``). ``stable_at_batch``: see
-    `harness.models.log.version_rules.VersionRules`. A producer's entry has only its last batch: brokers keep more
-    batches only to recognize retries.
+    `harness.models.log.version_rules.VersionRules`. A producer's entry has only its last batch.
     """
 
     broker: int
@@ -106,9 +106,8 @@ class Replica:
         )
 
     def batches(self) -> Iterator[ModelBatch]:
-        """Iterate over the whole log, including batches before the log start offset in the first segment."""
-        for segment in self.segments:
-            yield from segment.batches
+        """Return the batches of the whole log, including those before the log start offset in the first segment."""
+        return chain.from_iterable(segment.batches for segment in self.segments)
 
     def append(self, batch: ModelBatch, *, roll: bool = False) -> int | None:
         """Append, also beyond the log end; return the first offset of the transaction that the batch ends, if any."""
@@ -138,11 +137,8 @@ class Replica:
         for number, (producer_id, _, last) in enumerate(ended):
             others = [first for other, _, first in self.open_transactions if other != producer_id]
             others += [first for other, first, _ in ended[number + 1 :] if other != producer_id]
-            stable = min(others, default=last + 1)
-            aborted = self.segments[-1].aborted
-            aborted[:] = [
-                replace(entry, last_stable_offset=stable) if entry.last_offset == last else entry for entry in aborted
-            ]
+            stable, aborted = min(others, default=last + 1), self.segments[-1].aborted
+            aborted[:] = [replace(it, last_stable_offset=stable) if it.last_offset == last else it for it in aborted]
 
     def _note_aborted(self, segment: ModelSegment, batch: ModelBatch) -> int | None:
         ended = self._note(batch)
@@ -193,21 +189,13 @@ class Replica:
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < end}
 
     def follow(self, leader: Replica) -> None:
-        """Drop a leader epoch that begins at the log end, if the leader has only an earlier epoch.
-
-        Such an epoch is of a leader that wrote no batch (``LeaderEpochFileCache.endOffsetFor`` and
-        ``truncateFromEnd``).
-        """
+        """Drop a last epoch that the leader has not (``LeaderEpochFileCache.endOffsetFor``, ``truncateFromEnd``)."""
         last = max(self.epochs, default=-1)
-        earlier = [epoch for epoch in leader.epochs if epoch <= last]
-        if earlier and max(earlier) < last:
+        if max((epoch for epoch in leader.epochs if epoch <= last), default=last) < last:
             self._drop_epochs(self.log_end)
 
     def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
-        """Return whether a leader accepts a producer's next batch (``ProducerAppendInfo.checkSequence``).
-
-        A producer without an entry, or whose entry has no epoch, may continue with any sequence number.
-        """
+        """Return whether a leader accepts a producer's next batch (``ProducerAppendInfo.checkSequence``)."""
         entry = self.producers.get(producer_id, ProducerEntry(producer_id))
         if entry.producer_epoch < 0:
             return True
@@ -221,9 +209,9 @@ class Replica:
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Expire idle producers; a producer with an open transaction never expires."""
         self.producers = {
-            producer_id: producer
-            for producer_id, producer in self.producers.items()
-            if producer.current_txn_first_offset is not None or now_ms - producer.timestamp_ms < expiration_ms
+            producer_id: it
+            for producer_id, it in self.producers.items()
+            if it.current_txn_first_offset is not None or now_ms - it.timestamp_ms < expiration_ms
         }
 
     def from_offset(self, offset: int) -> Iterator[ModelBatch]:
@@ -253,9 +241,9 @@ class Replica:
     def recover(self) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
-        Afterwards its state follows only from its log: it has the producers of the snapshot at its first segment and
-        of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
-        before each further segment. This assumes that checkpoints, a minute old in practice, show no flushed batches.
+        Afterwards it has the producers of the snapshot at its first segment and of the batches, and ``.txnindex`` has
+        the aborted transactions of which a batch is left. A snapshot is taken before each further segment. This assumes
+        that checkpoints, a minute old in practice, show no flushed batches.
         """
         first = self.segments[0].base_offset
         self.producers = dict(self.snapshots.get(first, {}))
@@ -270,10 +258,7 @@ class Replica:
                 self._note_aborted(segment, batch)
 
     def reopen(self) -> None:
-        """Continue from the snapshot of an orderly shutdown; a snapshot at or before the log start does not count.
-
-        So a replica whose records are all deleted has no producers any more (``truncateAndReload``).
-        """
+        """Continue from the snapshot of an orderly shutdown, unless all records are deleted (``truncateAndReload``)."""
         if self.log_end <= self.log_start:
             self.producers = {}
         self.unreplicated.clear()
@@ -288,10 +273,7 @@ class Replica:
         self.log_start = self.log_end = self.high_watermark = offset
 
     def delete_before(self, offset: int) -> None:
-        """Raise the log start offset, and remove the segments that lie wholly before it.
-
-        The leader epoch of that offset begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
-        """
+        """Raise the log start and its epoch's (``LeaderEpochFileCache.truncateFromStart``); drop segments before it."""
         if offset > self.log_start:
             self.log_start = offset
             began = [epoch for epoch, start in sorted(self.epochs.items()) if start <= offset]

@@ -79,8 +79,6 @@ class Replication:
 
     def leave(self, broker: int) -> None:
         """Take a broker out of the ISR; a leader must have been replaced first."""
-        if broker == self.leader_id:
-            raise ValueError(f"broker {broker} leads")
         self.away.add(broker)
         self.advance()
         self.changed()
@@ -94,8 +92,6 @@ class Replication:
 
     def elect(self, broker: int) -> None:
         """Make an in-sync replica the leader, after it has caught up."""
-        if broker in self.away:
-            raise ValueError(f"broker {broker} is out of the ISR")
         self.fetch(broker)
         self._lead(broker)
         self.advance()

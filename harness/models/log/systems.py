@@ -1,7 +1,7 @@
 """Compaction by brokers of Kafka and of Redpanda: a pass, when it is due, and what a walk needs to compare replicas.
 
-In a walk, time stands still. When time passes there, all existing timestamps are set to long ago instead. So two
-replicas differ in a time only if that time is over for one of them and not for the other.
+In a walk, time stands still: when time passes, all existing timestamps are set to long ago instead. So two replicas
+differ in a time only if that time is over for one of them and not for the other.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -41,25 +41,14 @@ class BrokerSystem:
     due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
 
-def progress_of(system: BrokerSystem, replica: Replica, without: frozenset[str]) -> Bounds:
-    """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended."""
-    progress = system.progress(replica)
-    return progress._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else progress
-
-
 def lowered(progress: Bounds, truth: ModelTruth) -> Bounds:
-    """Return MCCO and MXFO, each lowered to the end of the last tombstone or marker below it.
-
-    Bounds are compared only with tombstones and markers, and later ones have higher offsets. This keeps the order of
-    the offsets, and so the least and the latest of them.
-    """
-
-    def up_to_last(offsets: Iterable[int | None], end: int) -> int:
-        return max((offset + 1 for offset in offsets if offset is not None and offset < end), default=0)
-
-    tombstones = (record.offset for record in truth.wrote if record.deletes)
-    markers = (txn.marker_offset for txn in truth.txns)
-    return Bounds(up_to_last(tombstones, progress.tombstones), up_to_last(markers, progress.markers))
+    """Return MCCO and MXFO, each lowered to the last tombstone or marker below it, with which alone it is compared."""
+    ends = [record.offset + 1 for record in truth.wrote if record.deletes]
+    marker_ends = [txn.marker_offset + 1 for txn in truth.txns if txn.marker_offset is not None]
+    return Bounds(
+        max((end for end in ends if end <= progress.tombstones), default=0),
+        max((end for end in marker_ends if end <= progress.markers), default=0),
+    )
 
 
 def _kafkas_progress(replica: Replica) -> Bounds:
@@ -68,12 +57,9 @@ def _kafkas_progress(replica: Replica) -> Bounds:
 
 
 def _kafkas_age(replica: Replica) -> None:
-    """Let every delete horizon pass, and set all timestamps to long ago."""
     for segment in replica.segments:
         segment.batches = list(map(_of_long_ago, segment.batches))
-    replica.producers = {
-        producer_id: replace(entry, timestamp_ms=LONG_AGO_MS) for producer_id, entry in replica.producers.items()
-    }
+    replica.producers = {it: replace(entry, timestamp_ms=LONG_AGO_MS) for it, entry in replica.producers.items()}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -84,15 +70,18 @@ def _of_long_ago(batch: ModelBatch) -> ModelBatch:
 
 
 def _kafkas_content(replica: Replica) -> Hashable:
-    producers = tuple(
+    producers = [
         (it.producer_id, it.producer_epoch, it.last_offset, it.current_txn_first_offset, it.timestamp_ms)
         for it in replica.producers.values()
-    )
+    ]
+    return _content(replica, producers, _with_times)
+
+
+def _content(replica: Replica, producers: Iterable[Hashable], batch_key: Callable[[ModelBatch], Hashable]) -> Hashable:
     segments = tuple(
-        (segment.base_offset, tuple(map(_with_times, segment.batches)), tuple(segment.aborted))
-        for segment in replica.segments
+        [(it.base_offset, it.clean_since_ms, *map(batch_key, it.batches), *it.aborted) for it in replica.segments]
     )
-    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), producers, segments
+    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), tuple(producers), segments
 
 
 @lru_cache(maxsize=1 << 16)
@@ -115,12 +104,8 @@ def _redpandas_age(replica: Replica) -> None:
 
 def _redpandas_content(replica: Replica) -> Hashable:
     """Return a key without ages of producers and records: a pass uses only the time since when a segment is clean."""
-    is_open = tuple((it.producer_id, it.current_txn_first_offset) for it in replica.producers.values())
-    segments = tuple(
-        (segment.base_offset, segment.clean_since_ms, tuple(map(_without_times, segment.batches)), (*segment.aborted,))
-        for segment in replica.segments
-    )
-    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments
+    is_open = [(it.producer_id, it.current_txn_first_offset) for it in replica.producers.values()]
+    return _content(replica, is_open, _without_times)
 
 
 def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:

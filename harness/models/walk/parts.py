@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from harness.models.walk.state_space import Bound
 
 
-PRODUCER_ID: Final = 7
 WalkState: TypeAlias = Any
 """A state of a `ClusterSpace`."""
 
@@ -40,6 +39,10 @@ class Clients(NamedTuple):
     writes: int
     transactions: int
     epoch: int = 0
+
+
+PossibleWrite: TypeAlias = tuple[Operation, Clients, ModelBatch]
+"""The operation, the clients after it, and the batch."""
 
 
 class Slot(NamedTuple):
@@ -80,48 +83,40 @@ class ClusterParts:
         )
         for method in _REPLICAS:
             setattr(self, method, cache(getattr(self, method)))
+        self.progress = cache(lambda replica, clients: progress(self.replicas[replica], self.clients[clients].truth))
+        self.violations = cache(
+            lambda replica, clients: tuple(violations(self.replicas[replica], self.clients[clients].truth))
+        )
+        self.writes = cache(lambda clients: self._writes(may_write(self.clients[clients], bound, in_order=in_order)))
 
-        @cache
-        def progress_of(replica: int, clients: int) -> Bounds:
-            return progress(self.replicas[replica], self.clients[clients].truth)
+    def _writes(self, choices: Iterable[PossibleWrite]) -> list[tuple[Operation, int, ModelBatch]]:
+        return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
 
-        @cache
-        def violations_of(replica: int, clients: int) -> tuple[str, ...]:
-            return tuple(violations(self.replicas[replica], self.clients[clients].truth))
-
-        @cache
-        def writes(clients: int) -> list[tuple[Operation, int, ModelBatch]]:
-            choices = may_write(self.clients[clients], bound, in_order=in_order)
-            return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
-
-        self.progress, self.violations, self.writes = progress_of, violations_of, writes
+    def _changed(self, number: int, change: Callable[[Replica], object]) -> int:
+        replica = self.replicas[number].fork()
+        change(replica)
+        return self.replicas.number(replica)
 
     def appended(self, number: int, batch: ModelBatch, high_watermark: int) -> int:
         """Return the leader's replica after it has appended a batch."""
         replica = self.replicas[number].fork()
         replica.append(batch, roll=True)
-        return self._watermarked(replica, high_watermark)
+        replica.advance_high_watermark(high_watermark)
+        return self.replicas.number(replica)
 
     def watermarked(self, number: int, high_watermark: int) -> int:
         """Return the replica with a higher high watermark."""
-        return self._watermarked(self.replicas[number].fork(), high_watermark)
-
-    def _watermarked(self, replica: Replica, high_watermark: int) -> int:
-        replica.advance_high_watermark(high_watermark)
-        return self.replicas.number(replica)
+        return self._changed(number, lambda it: it.advance_high_watermark(high_watermark))
 
     def truncated(self, number: int, offset: int, fresh: bool = False) -> int:  # noqa: FBT001, FBT002  (it is cached)
         """Return the replica after it has truncated its log to an offset, as its leader has no batch there.
 
-        ``fresh``: the replica drops its whole log instead if its high watermark is beyond that offset. Its cleaner may
-        have been there, and have removed values because of records that the truncation removes.
+        ``fresh``: it drops its whole log if its high watermark is beyond that offset, as its cleaner may have removed
+        values because of records that the truncation removes.
         """
-        replica = self.replicas[number].fork()
-        if fresh and replica.high_watermark > offset:
+        if fresh and self.replicas[number].high_watermark > offset:
             return self.empty
-        if replica.log_end > offset:
-            replica.truncate(offset)
-        return self.replicas.number(replica)
+        return self._changed(number, lambda it: it.truncate(offset)) if self.log_end(number) > offset else number
 
     def copied(self, number: int, leader: int, most: int | None = None) -> int:
         """Return the follower's replica after it has copied up to ``most`` batches, or all."""
@@ -148,9 +143,7 @@ class ClusterParts:
 
     def cleaned(self, number: int, bounds: Bounds) -> int:
         """Return the replica after a pass of its cleaner."""
-        replica = self.replicas[number].fork()
-        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
-        return self.replicas.number(replica)
+        return self._changed(number, lambda it: self._system.clean(it, self._cleaning, NOW_MS, bounds))
 
     def cleaned_past(self, number: int, bounds: Bounds) -> int:
         """Return the replica after a pass that does not stop at the high watermark, unlike Kafka's cleaner."""
@@ -163,9 +156,7 @@ class ClusterParts:
 
     def aged(self, number: int) -> int:
         """Return the replica after time has passed."""
-        replica = self.replicas[number].fork()
-        self._system.age(replica)
-        return self.replicas.number(replica)
+        return self._changed(number, self._system.age)
 
     def recorded(self, progresses: Sequence[Bounds]) -> ClusterParts:
         """Return parts that accept a `Slot` or an `Effect` in place of a replica, and return an `Effect` for it.
@@ -184,11 +175,29 @@ class ClusterParts:
 class ClusterSpace:
     """The space of a small cluster: a state has ``clients``, ``replicas`` and ``leader``.
 
-    ``is_coordinated``: steps depend on MCCO and MXFO of replicas.
+    ``brokers``: all that ever have a replica; ``special``: those that steps name. ``is_coordinated``: steps depend on
+    MCCO and MXFO of replicas. ``is_symmetric``: `renamed` changes names.
     """
 
     parts: ClusterParts
+    brokers: tuple[int, ...]
+    special: frozenset[int]
     is_coordinated: bool
+    is_symmetric: bool
+
+    def renamed(self, state: WalkState) -> tuple[WalkState, list[int]]:
+        """Return an equivalent state under other names of brokers, and the followers in it that may change places.
+
+        Brokers that no step names are equivalent, and get the first names in the order of their roles; those without a
+        role may change places.
+        """
+        if not self.is_symmetric:
+            return state, []
+        brokers, roles = [broker for broker, _ in state.replicas if broker not in self.special], state.roles
+        in_order = sorted(brokers, key=lambda broker: ([broker not in role for role in roles], broker))
+        free = (broker for broker in self.brokers if broker not in self.special)
+        names = dict(zip(in_order, free, strict=False))
+        return state.with_names(names), sorted(names[it] for it in brokers if not any(it in role for role in roles))
 
     def in_sync(self, state: WalkState) -> list[int]:
         """Return the brokers whose replicas are in sync and have all records."""
@@ -206,10 +215,7 @@ class ClusterSpace:
     def writes(
         self, state: WalkState, copies: Callable[[int], bool], high_watermark: int | None = None
     ) -> Iterator[tuple[Operation, WalkState]]:
-        """Yield each possible write, and the state after it.
-
-        ``copies``: whether a follower copies at once. ``high_watermark``: of the leader; None for the log end.
-        """
+        """Yield each possible write. ``copies``: whether a follower copies at once. ``high_watermark``: the new one."""
         for operation, clients, batch in self.parts.writes(state.clients):
             watermark = batch.last_offset + 1 if high_watermark is None else high_watermark
             leader = self.parts.appended(state.replica(state.leader), batch, watermark)
@@ -233,13 +239,10 @@ def _record(compute: Callable[..., int], method: str, count: int, *arguments: An
     return compute(*arguments) if is_known else Effect(method, replicas, arguments[count:])
 
 
-def may_write(
-    clients: Clients, bound: Bound, *, in_order: bool = False
-) -> Iterator[tuple[Operation, Clients, ModelBatch]]:
-    """Yield each possible write: its operation, the clients after it, and the batch. Transactions write single records.
+def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[PossibleWrite]:
+    """Yield each possible write. Transactions write single records.
 
-    ``in_order``: a key is written for the first time after the keys before it. No step depends on the name of a key, so
-    any other order is the same under other names.
+    ``in_order``: a key is written for the first time after the keys before it, as no step depends on its name.
     """
     truth = clients.truth
     if bound.script:
@@ -258,7 +261,7 @@ def may_write(
                 yield _put(clients, key, deletes=deletes, in_txn=True)
 
 
-def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, ModelBatch]:
+def _next_of_script(clients: Clients, script: str) -> PossibleWrite:
     """Return the next operation on a group (`harness.models.world.members`): one batch of its coordinator."""
     operation, keys = SCRIPTS[script][-clients.writes]
     truth, records = clients.truth, []
@@ -276,7 +279,7 @@ def _may_delete(truth: ModelTruth, key: str, coordinator: str) -> bool:
     return any(record.key == key for record in truth.wrote)
 
 
-def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> tuple[Operation, Clients, ModelBatch]:
+def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> PossibleWrite:
     base = clients.truth.log_end
     after = clients._replace(
         truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
@@ -287,7 +290,7 @@ def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> tuple[Op
     return Write("t" if in_txn else "p", key, deletes), after, _batch(record, epoch=clients.epoch if in_txn else None)
 
 
-def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, ModelBatch]:
+def _ended(clients: Clients, outcome: str, bound: Bound) -> PossibleWrite:
     base = clients.truth.log_end
     after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
     return End("t", outcome), after, _batch(marker_record(base, NOW_MS, outcome), epoch=after.epoch, control=True)
@@ -298,7 +301,5 @@ def _batch(*records: Record, epoch: int | None = None, control: bool = False) ->
     batch = ModelBatch(records[0].offset, records[-1].offset, records, NOW_MS, control=control)
     if epoch is None:
         return batch
-    base_sequence = -1 if control else 0
-    return replace(
-        batch, producer_id=PRODUCER_ID, producer_epoch=epoch, base_sequence=base_sequence, transactional=True
-    )
+    sequence = -1 if control else 0
+    return replace(batch, producer_id=7, producer_epoch=epoch, base_sequence=sequence, transactional=True)

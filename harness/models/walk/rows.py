@@ -2,15 +2,15 @@
 
 A row has the number of a state's control part (clients, leader, which broker is down, …) and the number of the replica
 at each broker. The steps of a control part are computed once, with an `Effect` in place of each replica; each effect on
-a replica is looked up, or computed by the model the first time. So the steps of millions of states cost a few look-ups
-each. States that differ only by the names of brokers that may change places are one row.
+a replica is looked up, or computed by the model the first time. States that differ only by the names of brokers that
+may change places are one row.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.models.log.cleaner import Bounds
 from harness.models.walk.exhaustive import Explored, Numbered, explore
@@ -18,8 +18,6 @@ from harness.models.walk.parts import ClusterSpace, Effect, Slot, WalkState
 from harness.models.world.coordination import NOTHING
 from harness.schedules.operations import Operation
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 Row: TypeAlias = tuple[int, ...]
 """The number of the control part, and of each broker's replica: 0 without a replica, or for an empty replica."""
 After: TypeAlias = Callable[[Row], Row]
@@ -27,26 +25,13 @@ _EMPTY: Final = 0
 
 
 class _Control(NamedTuple):
-    """A control part, and the places in its rows: in sync, of brokers that may change places, and of the leader.
-
-    ``clients``: the number of the clients' state in it.
-    """
+    """A control part, its clients, and the places in its rows: in sync, that may be exchanged, and of the leader."""
 
     state: WalkState
     clients: int
     in_sync: tuple[int, ...]
     alike: tuple[int, ...]
     leader: int
-
-
-class _Memo(dict[K, V]):
-    def __init__(self, compute: Callable[[K], V]) -> None:
-        super().__init__()
-        self._compute = compute
-
-    def __missing__(self, argument: K) -> V:
-        result = self[argument] = self._compute(argument)
-        return result
 
 
 def walk(space: ClusterSpace, *, most_states: int, first_only: bool = False) -> Explored:
@@ -71,11 +56,10 @@ class Rows:
         self._places = {broker: place for place, broker in enumerate(space.brokers, 1)}
         self._states = Numbered[WalkState](lambda state: state)
         self._controls: list[_Control] = []
-        self._steps = _Memo(self._recorded)
-        self._normalized = _Memo[tuple[int, Bounds], int](
-            lambda key: self._control(self.space.normalized(self._controls[key[0]].state, key[1]))
+        self._steps, self._number_of = cache(self._recorded), cache(self._compiled)
+        self._normalized = cache(
+            lambda control, progress: self._control(space.normalized(self._controls[control].state, progress))
         )
-        self._number_of = cache(self._compiled)
 
     @property
     def start(self) -> Row:
@@ -93,10 +77,10 @@ class Rows:
     def following(self, row: Row) -> list[tuple[Operation, Row]]:
         """Return each possible step, and the row after it."""
         if not self.space.is_coordinated:
-            return [(step, after(row)) for step, after in self._steps[row[0], ()]]
+            return [(step, after(row)) for step, after in self._steps(row[0], ())]
         clients = self._controls[row[0]].clients
         progresses = tuple([self._progress(number, clients) for number in row[1:]])
-        return [(step, self._normal(after(row))) for step, after in self._steps[row[0], progresses]]
+        return [(step, self._normal(after(row))) for step, after in self._steps(row[0], progresses)]
 
     def wrong(self, row: Row) -> Iterator[str]:
         """Yield the names of the violations of replicas in sync."""
@@ -106,7 +90,7 @@ class Rows:
 
     def _normal(self, row: Row) -> Row:
         control = self._controls[row[0]]
-        normal = self._normalized[row[0], self._progress(row[control.leader], control.clients)]
+        normal = self._normalized(row[0], self._progress(row[control.leader], control.clients))
         return row if normal == row[0] else (normal, *row[1:])
 
     def _control(self, state: WalkState, alike: Sequence[int] = ()) -> int:
@@ -114,19 +98,16 @@ class Rows:
         state = state._replace(replicas=tuple((broker, _EMPTY) for broker, _ in state.replicas))
         number = self._states.number(state)
         if number == len(self._controls):
-            in_sync, exchanged = (
-                tuple(self._places[broker] for broker in brokers) for brokers in (self.space.in_sync(state), alike)
-            )
-            exchanged = exchanged if len(exchanged) > 1 else ()
+            in_sync = tuple([self._places[broker] for broker in self.space.in_sync(state)])
+            exchanged = tuple([self._places[broker] for broker in alike]) if len(alike) > 1 else ()
             self._controls.append(_Control(state, state.clients, in_sync, exchanged, self._places[state.leader]))
         return number
 
-    def _recorded(self, control_and_owns: tuple[int, tuple[Bounds, ...]]) -> list[tuple[Operation, After]]:
+    def _recorded(self, number: int, progresses: tuple[Bounds, ...]) -> list[tuple[Operation, After]]:
         """Return the steps of a control part, given each replica's own offsets, and a function to the row after each.
 
         The offsets are all that steps depend on: replicas with the same offsets have the same steps.
         """
-        number, progresses = control_and_owns
         state = self._controls[number].state
         slots = tuple((broker, Slot(self._places[broker] - 1)) for broker, _ in state.replicas)
         space = copy(self.space)
@@ -165,13 +146,12 @@ class Rows:
         if isinstance(replica, Slot):
             return itemgetter(replica.place + 1)
         compute, arguments = getattr(self.space.parts, replica.method), replica.arguments
+        of_replicas = cache(lambda *numbers: compute(*numbers, *arguments))
         first, *others = map(self._number_of, replica.replicas)
         if not others:
-            by_number = _Memo[int, int](lambda number: compute(number, *arguments))
-            return lambda row: by_number[first(row)]
+            return lambda row: of_replicas(first(row))
         (second,) = others
-        by_pair = _Memo[tuple[int, int], int](lambda pair: compute(*pair, *arguments))
-        return lambda row: by_pair[first(row), second(row)]
+        return lambda row: of_replicas(first(row), second(row))
 
 
 def _in_order(row: list[int], alike: Sequence[int]) -> Row:

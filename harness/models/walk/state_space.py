@@ -1,27 +1,15 @@
 """The state space of a small cluster: every interleaving of few writes, one outage and one change in one partition.
 
-These steps may happen in any order, as often as the bound allows:
-
-* a plain client puts or deletes a key; a transactional client puts or deletes a key in a transaction, and ends it
-* one follower goes down and comes back
-* one change: another replica in sync leads, a replica is added, or a follower is removed
-* or two changes in turn: a replica is added, and another replica leads before it has joined; or the replica of the
-  broker that is down is unassigned, and assigned again before the broker returns with its old log
-  (``LogManager.isStrayReplica``)
-* any replica that is up runs a pass of its cleaner, with a gate only while every assigned replica is in sync; time
-  passes for longer than every retention
-* where the log is a partition of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator
-  deletes (`harness.models.world.groups`): the violations are the consequences for the group
-* with coordination: replicas report, and messages of replicas and the leader arrive, in any order, or never
-
-Replicas in sync copy at once, so that only a replica that is down or joining is behind, and a leader never loses
-records that no follower has. There is endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`). Each
-transaction writes a single record.
+The steps of `StateSpace.steps` may happen in any order, as often as the bound allows. Replicas in sync copy at once, so
+that only a replica that is down or joining is behind, and a leader never loses records that no follower has. There is
+endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`). Each transaction writes a single record. Where
+the log is a partition of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator deletes
+(`harness.models.world.groups`): the violations are the consequences for the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final, NamedTuple
@@ -29,11 +17,10 @@ from typing import Final, NamedTuple
 from harness.models.log.cleaner import UNBOUNDED, Bounds
 from harness.models.log.invariants import ModelTruth, violations
 from harness.models.log.replica import Replica
-from harness.models.log.systems import KAFKA, BrokerSystem, lowered, progress_of
+from harness.models.log.systems import KAFKA, BrokerSystem, lowered
 from harness.models.walk.exhaustive import Numbered
 from harness.models.walk.parts import ClusterParts, ClusterSpace
-from harness.models.world import coordination
-from harness.models.world.coordination import Coordination
+from harness.models.world.coordination import Coordination, begin
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
 from harness.schedules.operations import (
@@ -60,6 +47,9 @@ JOINS: Final = 4
 """The broker that may be added."""
 NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
 HAND_OVER, REASSIGN = "add, then leader", "unassign, then assign"
+"""Changes: another replica in sync leads, a replica is added, a follower is removed; another replica leads before an
+added one has joined; the replica of the broker that is down is unassigned, and assigned again before the broker returns
+with its old log (``LogManager.isStrayReplica``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +57,8 @@ class Bound:
     """The bound of the steps. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``outage``: LEAVES may go down, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
-    ``coordinator``: OLD or NEW of `harness.models.world.groups`, where the log is one of ``__consumer_offsets``; else
-    empty. ``script``: the operations on one of its groups in this order, by name in
-    `harness.models.world.members.SCRIPTS`; clients write no other records then, and ``writes`` is its length.
+    ``coordinator``: OLD or NEW of `harness.models.world.groups`, where the log is one of ``__consumer_offsets``.
+    ``script``: the only operations, in order, by name in `harness.models.world.members.SCRIPTS`; ``writes``: as many.
     """
 
     keys: tuple[str, ...] = ("K",)
@@ -108,6 +97,16 @@ class State(NamedTuple):
         """Return the state with another replica of a broker."""
         return self._replace(replicas=tuple((b, number if b == broker else before) for b, before in self.replicas))
 
+    @property
+    def roles(self) -> tuple[tuple[int, ...], ...]:
+        """The brokers of each role that `ClusterSpace.renamed` distinguishes."""
+        return ((self.leader,),)
+
+    def with_names(self, names: Mapping[int, int]) -> State:
+        """Return the state under other names of brokers."""
+        replicas = sorted((names.get(broker, broker), number) for broker, number in self.replicas)
+        return self._replace(replicas=tuple(replicas), leader=names.get(self.leader, self.leader))
+
     def is_down(self, broker: int) -> bool:
         """Return whether a broker is down."""
         return self.away and broker == LEAVES
@@ -140,19 +139,24 @@ class StateSpace(ClusterSpace):
 
         ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and only the
         last distribution of a leader is in flight: this is equivalent, as long as nothing moves backward and late
-        messages are ignored (see `harness.models.world.coordination.without_stale_messages`). ``reduced``: cleaners run
-        only where their pass may make a difference, and bounds are only as precise as needed. If messages are also
-        delayed, messages without an effect are dropped (`without_ineffective_messages` there), and others may arrive
-        more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all, and the
-        state need not record which replica has received which message. ``symmetric``: keys are written for the first
-        time in the order of `Bound.keys`, and `renamed` returns the brokers that may change places.
+        messages are ignored (see `Coordination.without_stale_messages`). ``reduced``: cleaners run only where their
+        pass may make a difference, and bounds are only as precise as needed. If messages are also delayed, messages
+        without an effect are dropped (`Coordination.without_ineffective_messages`), and others may arrive more than
+        once, which allows more than can happen. ``symmetric``: keys are written for the first time in the order of
+        `Bound.keys`, and `renamed` returns the brokers that may change places.
         """
         self.bound = bound
-        self.is_coordinated = coordinated
-        self._is_symmetric, self._is_delayed, self._is_reduced, self._without = symmetric, delayed, reduced, without
+        # With coordination, brokers keep their names.
+        self.is_coordinated, self.is_symmetric = coordinated, symmetric and not coordinated
+        self.brokers = (1, LEAVES, 3, *([JOINS] if bound.change in {ADD, HAND_OVER} else []))
+        # Without symmetry and outages, LEAVES stands for all followers.
+        self.special = frozenset({JOINS, LEAVES} if bound.outage or not symmetric else {JOINS})
+        self._is_delayed, self._is_reduced, self._without = delayed, reduced, without
 
         def progress(replica: Replica, truth: ModelTruth) -> Bounds:
-            offsets = progress_of(system, replica, without)
+            offsets = system.progress(replica)
+            if "clean-not-copied" in without:
+                offsets = offsets._replace(tombstones=replica.high_watermark)
             return lowered(offsets, truth) if reduced else offsets
 
         self.parts = ClusterParts(
@@ -162,15 +166,13 @@ class StateSpace(ClusterSpace):
             lambda it: (it.leader, it.term, it.sent, tuple(it.views.items()), tuple(it.last.items()))
         )
         self._with_progress = cache(self._with_progress_reported)
-        # The brokers that steps name. Without symmetry and outages, LEAVES stands for all followers.
-        self._special = frozenset({JOINS, LEAVES} if bound.outage or not symmetric else {JOINS})
 
     @property
     def start(self) -> State:
         """Three brokers that broker 1 leads, and nothing written."""
         brokers = (1, LEAVES, 3)
         replicas = tuple((broker, self.parts.empty) for broker in brokers)
-        begun = coordination.begin(brokers, 1, self._without) if self.is_coordinated else None
+        begun = begin(brokers, 1, self._without) if self.is_coordinated else None
         return State(
             self.parts.no_writes,
             replicas,
@@ -179,28 +181,6 @@ class StateSpace(ClusterSpace):
             may_change=self.bound.change != NO_CHANGE,
             protocol=None if begun is None else self.protocols.number(begun),
         )
-
-    @property
-    def brokers(self) -> tuple[int, ...]:
-        """All brokers that ever have a replica."""
-        return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
-
-    def renamed(self, state: State) -> tuple[State, list[int]]:
-        """Return an equivalent state under other names of brokers, and the followers in it that may change places.
-
-        Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always
-        in sync, and whether their cleaners run depends on the role of a broker, not on its name. A leader of them gets
-        the first name. With coordination, brokers keep their names.
-        """
-        if not self._is_symmetric or self.is_coordinated:
-            return state, []
-        brokers = [broker for broker, _ in state.replicas if broker not in self._special]
-        brokers.sort(key=lambda broker: (broker != state.leader, broker))
-        names = dict(zip(brokers, (broker for broker in self.brokers if broker not in self._special), strict=False))
-        replicas = sorted((names.get(broker, broker), number) for broker, number in state.replicas)
-        leader = names.get(state.leader, state.leader)
-        followers = [name for name in names.values() if name != leader]
-        return state._replace(replicas=tuple(replicas), leader=leader), followers
 
     def following(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Yield each possible step, and the state after it."""
@@ -229,21 +209,20 @@ class StateSpace(ClusterSpace):
     def _is_irrelevant(self, state: State, broker: int) -> bool:
         """Return whether a replica's cleaner affects no other replica, and another replica has the same violations.
 
-        No client reads a follower that stays in sync and will never lead. LEAVES can reach the same log where it never
-        leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
+        No client reads a follower that stays in sync and will never lead, and LEAVES can reach the same log.
         """
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
-        return self._is_reduced and state.protocol is None and not may_lead and broker not in self._special
+        return self._is_reduced and state.protocol is None and not may_lead and broker not in self.special
 
     def _outage(self, state: State) -> Iterator[tuple[Operation, State]]:
         if state.unassigned:
             assigned = state._replace(unassigned=False)
-            yield interned(AssignAgain, LEAVES), self._coordinate(assigned, coordination.add, LEAVES)
+            yield interned(AssignAgain, LEAVES), self._coordinate(assigned, Coordination.add, LEAVES)
         elif state.away:
             copied = self.parts.copied(state.replica(LEAVES), state.replica(state.leader))
             returned = state.with_replica(LEAVES, copied)._replace(away=False)
             # A replica that was assigned all the time counts already.
-            yield interned(Heal, OUTAGE, LEAVES), self._coordinate(returned, coordination.joined, LEAVES)
+            yield interned(Heal, OUTAGE, LEAVES), self._coordinate(returned, Coordination.joined, LEAVES)
         elif state.may_leave and state.leader != LEAVES and LEAVES in dict(state.replicas):
             yield interned(Inject, OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
 
@@ -251,7 +230,7 @@ class StateSpace(ClusterSpace):
         number, leader = state.replica(JOINS), state.replica(state.leader)
         yield interned(CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
         joined = state.with_replica(JOINS, self.parts.copied(number, leader))._replace(joining=False)
-        yield interned(JoinIsr, JOINS), self._coordinate(joined, coordination.joined, JOINS)
+        yield interned(JoinIsr, JOINS), self._coordinate(joined, Coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[Operation, State]]:
         changed, change = state._replace(may_change=False), self.bound.change
@@ -259,21 +238,21 @@ class StateSpace(ClusterSpace):
         if change == LEADER or (change == HAND_OVER and state.joining):
             for broker in filter(state.is_in_sync, followers):
                 progress = self.parts.progress(state.replica(broker), state.clients)
-                led = self._coordinate(changed._replace(leader=broker), coordination.elect, broker, progress)
+                led = self._coordinate(changed._replace(leader=broker), Coordination.elect, broker, progress)
                 yield interned(ElectLeader, broker), led
         elif change in {ADD, HAND_OVER} and JOINS not in dict(state.replicas):
             replicas = (*state.replicas, (JOINS, self.parts.empty))
             added = changed._replace(replicas=replicas, joining=True, may_change=change == HAND_OVER)
-            yield interned(AddReplica, JOINS), self._coordinate(added, coordination.add, JOINS)
+            yield interned(AddReplica, JOINS), self._coordinate(added, Coordination.add, JOINS)
         elif change == REMOVE:
             for broker in followers:
                 replicas = tuple(pair for pair in state.replicas if pair[0] != broker)
                 after = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if after.away else ()
-                yield interned(Unassign, broker), self._coordinate(after, coordination.remove, broker, away)
+                yield interned(Unassign, broker), self._coordinate(after, Coordination.remove, broker, away)
         elif change == REASSIGN and state.away:
             unassigned = changed._replace(unassigned=True)
-            yield interned(Unassign, LEAVES), self._coordinate(unassigned, coordination.remove, LEAVES, ())
+            yield interned(Unassign, LEAVES), self._coordinate(unassigned, Coordination.remove, LEAVES, ())
 
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[Operation, State]]:
         for broker, number in state.replicas:
@@ -281,12 +260,12 @@ class StateSpace(ClusterSpace):
             if broker == state.leader or state.is_down(broker) or not protocol.has_new_report(broker, progress):
                 continue
             change = (
-                coordination.report if self._is_delayed else partial(coordination.receive_report, away=state.absent)
+                Coordination.report if self._is_delayed else partial(Coordination.receive_report, away=state.absent)
             )
             yield interned(SendReport, broker), self._coordinate(state, change, broker, progress)
         for number, message in enumerate(sorted(protocol.sent), 1):
             if not state.is_down(protocol.receiver(message)):
-                deliver = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
+                deliver = partial(Coordination.deliver, again=self._is_delayed and self._is_reduced)
                 after = self._coordinate(state, deliver, message, state.absent)
                 yield interned(MessageArrives, number), after
 
@@ -302,11 +281,11 @@ class StateSpace(ClusterSpace):
     def _with_progress_reported(
         self, protocol: int, leader: int, progress: Bounds, away: tuple[int, ...], *, may_elect: bool
     ) -> int:
-        reported = coordination.receive_report(self.protocols[protocol], leader, progress, away)
+        reported = self.protocols[protocol].receive_report(leader, progress, away)
         if not self._is_delayed:
-            reported = coordination.without_stale_messages(reported)
+            reported = reported.without_stale_messages()
         elif self._is_reduced:
-            reported = coordination.without_ineffective_messages(reported, may_elect=may_elect)
+            reported = reported.without_ineffective_messages(may_elect=may_elect)
         return self.protocols.number(reported)
 
     def _coordinate(self, state: State, change: Callable[..., Coordination], *arguments: object) -> State:

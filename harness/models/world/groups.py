@@ -1,22 +1,13 @@
 """The answers of a group coordinator from the log that it has loaded, compared with the right answers.
 
 A broker that becomes the leader of a partition of ``__consumer_offsets`` reads its own replica from the log start to
-the log end, and then coordinates the groups of that partition:
-
-* a plain commit replaces the offset of its partition, and a tombstone deletes it
-* a commit in a transaction is pending until the next marker of its producer: a COMMIT replaces the offset, unless a
-  later record has done so, and an ABORT drops it
-* the new coordinator lets a tombstone drop pending offsets of its partition, too; the old one does so only in the
-  broker that deletes the offset, and not where the log is loaded
-* OffsetFetch with ``require_stable`` answers UNSTABLE_OFFSET_COMMIT for a partition with a pending offset
+the log end, without a ``.txnindex``, and then coordinates the groups of that partition (`Offsets.apply`).
 
 Source, old coordinator (3.9): ``GroupMetadataManager.doLoadGroupsAndOffsets``, ``getOffsets``, ``GroupMetadata``. New
-coordinator: ``CoordinatorLoaderImpl``, ``GroupCoordinatorShard.replay``, ``OffsetMetadataManager``. Both read the log
-up to its end, and use no ``.txnindex``.
+coordinator: ``CoordinatorLoaderImpl``, ``GroupCoordinatorShard.replay``, ``OffsetMetadataManager``.
 
 A key of the model stands for a group and a partition. The offset that a record commits is the record's own offset in
-the log, so a later commit has a higher offset, as of a consumer that continues. Not modelled: members of groups, and
-generations.
+the log, so a later commit has a higher offset. Not modelled: members of groups, and generations.
 """
 
 from collections import defaultdict
@@ -32,7 +23,7 @@ from harness.models.log.replica import Replica
 OLD, NEW = "old", "new"
 """The group coordinators: of 3.9 by default, and of 4.0 on."""
 DROPS_PENDING: Final = {OLD: False, NEW: True}
-"""By coordinator: a tombstone drops the pending offsets of its key, too, where a coordinator loads its log."""
+"""By coordinator: see `Offsets.apply`."""
 
 FROZEN: Final = "group-frozen"
 """An offset is pending although its transaction has ended: a consumer that asks for stable offsets gets no record."""
@@ -69,7 +60,10 @@ class TransactionEnd(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer of OffsetFetch. ``offset``: None without a committed offset. ``is_pending``: see `FROZEN`."""
+    """An answer of OffsetFetch. ``offset``: None without a committed offset.
+
+    ``is_pending``: the answer with ``require_stable`` is UNSTABLE_OFFSET_COMMIT.
+    """
 
     offset: int | None = None
     is_pending: bool = False
@@ -87,16 +81,19 @@ class Offsets:
         return Answer(self.committed.get(key), any(key in offsets for offsets in self.pending.values()))
 
     def may_delete(self, key: str, *, drops_pending: bool) -> bool:
-        """Return whether the deletion of an offset writes a tombstone.
+        """Return whether the deletion of an offset writes a tombstone, in the new coordinator also if it is pending.
 
-        The new coordinator writes a tombstone for a pending offset, too (``OffsetMetadataManager.deleteOffsets``). The
-        old coordinator drops a pending offset without a record, if none is committed (``GroupMetadata.removeOffsets``).
+        Source: ``OffsetMetadataManager.deleteOffsets``, ``GroupMetadata.removeOffsets``.
         """
         answer = self.answer(key)
         return answer.offset is not None or (drops_pending and answer.is_pending)
 
     def apply(self, entry: Commit | TransactionEnd, *, drops_pending: bool) -> None:
-        """Apply one entry of the log. ``drops_pending``: whether a tombstone drops pending offsets, too."""
+        """Apply one entry of the log: a commit in a transaction is pending until its producer's next marker.
+
+        A COMMIT replaces the offset, unless a later record has. ``drops_pending``: a tombstone drops pending offsets,
+        too. The old coordinator does so only in the broker that deletes the offset, and not where the log is loaded.
+        """
         if isinstance(entry, TransactionEnd):
             ended = self.pending.pop(entry.producer, {})
             if entry.outcome == COMMIT:
@@ -123,8 +120,7 @@ def entries_of(batch: ModelBatch) -> Iterator[Commit | TransactionEnd]:
 
 def load(replica: Replica, *, drops_pending: bool) -> Offsets:
     """Return the offsets of a broker that has just loaded its replica. ``drops_pending``: see `Offsets.apply`."""
-    entries = (entry for batch in replica.batches() for entry in entries_of(batch))
-    return _replayed(entries, drops_pending=drops_pending)
+    return _replayed((entry for batch in replica.batches() for entry in entries_of(batch)), drops_pending=drops_pending)
 
 
 def intended(truth: ModelTruth) -> Offsets:
@@ -148,8 +144,7 @@ def _replayed(entries: Iterable[Commit | TransactionEnd], *, drops_pending: bool
 def consequences(replica: Replica, truth: ModelTruth, *, drops_pending: bool) -> Iterator[str]:
     """Yield the consequences for groups if the broker of this replica, which has caught up, coordinates them.
 
-    ``drops_pending``: see `Offsets.apply`. Offsets that an open transaction commits are not judged before it ends, as
-    in `harness.models.log.invariants`.
+    ``drops_pending``: see `Offsets.apply`. Offsets of an open transaction are not judged before it ends.
     """
     here, right = load(replica, drops_pending=drops_pending), intended(truth)
     of_new = here if drops_pending else load(replica, drops_pending=True)

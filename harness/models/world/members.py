@@ -1,14 +1,10 @@
-"""Records of groups that contradict each other, and so keep a group coordinator from loading its log.
+"""Records of groups that contradict each other, and so keep the new group coordinator from loading its log (KIP-848).
 
-The new coordinator replays the records of groups of the consumer protocol (KIP-848), and of classic groups, in the
-order of the log. It throws IllegalStateException where a record does not fit the group so far. The partition's
-coordinator has then failed, until another broker leads: **no group of that partition has a coordinator**. A log with
-every record never leads there; a log without some tombstones may.
-
+It throws IllegalStateException where a record does not fit the group so far: until another broker leads, **no group of
+that partition has a coordinator**. A log with every record never leads there; a log without some tombstones may.
 Source: ``GroupMetadataManager.replay`` for each kind of record, ``getOrMaybeCreatePersistedConsumerGroup`` (4.3),
-``CoordinatorLoaderImpl``, ``CoordinatorRuntime.CoordinatorContext.load``.
-
-One group with one member is modelled. Not modelled: share groups and streams groups, which have rules of the same form.
+``CoordinatorLoaderImpl``, ``CoordinatorRuntime.CoordinatorContext.load``. One group with one member is modelled. Not
+modelled: share groups and streams groups, which have rules of the same form.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,8 +61,7 @@ class LoadFailedError(Exception):
 class Loaded:
     """The group so far: a classic group, a group of the consumer protocol, or none.
 
-    ``parts``: the keys of the records of a group of the consumer protocol, in force now. `MEMBER` stays without
-    `ASSIGNMENT` as a member that has left, until its record is deleted.
+    ``parts``: the keys of the records in force; `MEMBER` without `ASSIGNMENT` is a member that has left.
     """
 
     is_classic: bool = False
@@ -83,16 +78,11 @@ class Loaded:
         elif deletes:
             self._delete(key)
         else:
-            self._put(key)
-
-    def _put(self, key: str) -> None:
-        self.is_consumer = True
-        if key == MEMBER and MEMBER not in self.parts:
-            self.parts.add(ASSIGNMENT)
-        elif key == ASSIGNMENT:
-            self.parts.add(MEMBER)
-        if key != GROUP:
-            self.parts.add(key)
+            self.is_consumer = True
+            if key == ASSIGNMENT or (key == MEMBER and MEMBER not in self.parts):
+                self.parts |= {MEMBER, ASSIGNMENT}
+            elif key != GROUP:
+                self.parts.add(key)
 
     def _delete(self, key: str) -> None:
         if key == MEMBER and MEMBER in self.parts and self.parts & {ASSIGNMENT, TARGET_OF_MEMBER}:
