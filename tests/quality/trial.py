@@ -316,7 +316,8 @@ def _verdicts(stand: Stand, code: Code, rows: Rows) -> Verdicts:
 
 
 def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Verdicts) -> str | None:
-    both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
+    ways = (test_audit_checkers.WHOLE, test_audit_checkers.REDUCED, test_audit_checkers.IN_CHUNKS)
+    both = dict.fromkeys(ways, verdicts)
     results = test_audit_checkers.Results(stand.top, both, let_go, alone)
     failure = _failing(test_audit_checkers, results=results) or _failing(test_audit_spooled, verdicts=verdicts)
     if failure is not None:
