@@ -16,7 +16,7 @@ from harness.cli.options.common import Group, command, envelope
 from harness.cli.options.parameters import TARGET, Text
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_CLEAN, EXIT_USAGE, HarnessError, UsageError
-from harness.host import engine, leftovers
+from harness.host import leftovers
 from harness.host.java import find_java
 from harness.plugins import PluginGroup
 from harness.schedules import catalog
@@ -163,6 +163,7 @@ def images() -> None:
 )
 def build(target_name: str) -> int:
     """Build an image like apache/kafka from the brokers' jars and this host's Java. Pulls nothing."""
+    from harness.host import engine  # noqa: PLC0415  (docker, which a guard's image does not have)
     from harness.targets.images import build_image  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 

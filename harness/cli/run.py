@@ -20,7 +20,6 @@ from harness.console import ConsoleProgress, show
 from harness.errors import UsageError
 from harness.judge.progress import Progress
 from harness.judge.verdict import EXIT_CODES, RunResult
-from harness.play import run as runs
 from harness.play.options import RunOptions
 from harness.runtimes import AUTO
 from harness.schedules.placement import FEWEST_BROKERS, MOST_BROKERS, MOST_PARTITIONS
@@ -122,6 +121,7 @@ def run(output: str, **parameters: Any) -> int:
 
 def carry_out(parameters: Mapping[str, Any], progress: Progress) -> RunResult:
     """Begin or resume the run that the parameters of the current command ask for. Raises `HarnessError`."""
+    from harness.play import run as runs  # noqa: PLC0415  (slow imports, only where needed)
     from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
 
     if parameters["run_dir"] is None:

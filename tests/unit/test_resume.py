@@ -260,7 +260,7 @@ def test_a_fault_that_ended_with_the_harness(tmp_path: Path, nemesis: str) -> No
     ],
 )
 def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[str, ...], expected: str) -> None:
-    assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {expected}"
+    assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder: {expected}"
 
 
 def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
