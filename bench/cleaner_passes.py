@@ -17,7 +17,7 @@ segments and last stable offset are equal. The model has no small maps, aborted 
 there on, a case is judged by the truth alone.
 
 A case with a difference is reduced to few steps. ``--planted`` patches the cleaner with an error of the kind of
-KAFKA-20036: once a segment of a log was split, markers are taken for unneeded ones.
+KAFKA-20036: once a segment of a log was split, every marker counts as not needed.
 Prints each difference, then passes and passes per minute. Exits 1 if there was a difference.
 
 A split loses the ``.txnindex`` of the segment in Kafka 3.9, 4.2 and 4.4, so that aborted records are served as
@@ -33,13 +33,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 
@@ -47,7 +47,7 @@ from harness.broker_files.segments.batches import Batch, iter_batches, iter_reco
 from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.records import COMMIT, MARKERS, Record, marker_record
 from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry, iter_txnindex
-from harness.model_checking.conform.picture import log_fields
+from harness.model_checking.conform.picture import log_fields, parsed
 from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.cleaner import Cleaning, clean
 from harness.models.log.delivery import delivered
@@ -136,7 +136,7 @@ Step: TypeAlias = Write | End | Roll | Jump | Pass | Restart | Merge
 
 
 class DifferenceError(Exception):
-    """What Kafka did differs from the model, or from the truth."""
+    """Kafka differs from the model, or from the truth."""
 
 
 class LostIndexError(Exception):
@@ -237,11 +237,15 @@ class Jvm:
         return line.decode()
 
 
+def opener_of(target: str) -> str:
+    """Return the name of the class of ``cleaner_java`` that opens a version's logs."""
+    return "Kafka3" if find_target(target).version.startswith("3.") else "Kafka4"
+
+
 def classpath(target: str, build: Path, patches: Sequence[Path]) -> str:
     """Compile the classes of ``cleaner_java`` for a version, and return the class path with them and its jars."""
     jars = os.pathsep.join(map(str, jars_for(find_target(target)).paths))
-    opener = "Kafka3" if find_target(target).version.startswith("3.") else "Kafka4"
-    sources = [HERE / "cleaner_java" / f"{name}.java" for name in ("Passes", opener)]
+    sources = [HERE / "cleaner_java" / f"{name}.java" for name in ("Passes", opener_of(target))]
     subprocess.run(["javac", "-d", build, "-cp", jars, *sources], check=True)
     return os.pathsep.join([*map(str, patches), str(build), jars])
 
@@ -258,10 +262,9 @@ def plant(target: str, folder: Path) -> Path:
 @contextmanager
 def jvm(target: str, path: str) -> Iterator[Jvm]:
     """Start a JVM, and end it."""
-    package = "org.apache.kafka.storage.internals.log"
-    opener = "Kafka3" if find_target(target).version.startswith("3.") else "Kafka4"
+    driver, opener = (f"org.apache.kafka.storage.internals.log.{name}" for name in ("Passes", opener_of(target)))
     command = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m", "-Xshare:auto", "-cp", path,
-               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", f"{package}.Passes", f"{package}.{opener}"]  # fmt: skip
+               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", driver, opener]  # fmt: skip
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield Jvm(process)
@@ -303,8 +306,8 @@ class Case:
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
     dirty_from: int = 0
-    bases: Sequence[str] = ()
-    """The base offsets of all segments."""
+    index_entries: int = 0
+    """The number of entries of all ``.txnindex`` files after the last step."""
     clean_since_ms: dict[int, int] = field(default_factory=dict)
     """When each tombstone and marker was first left by a pass, by offset."""
 
@@ -407,7 +410,6 @@ class Case:
     def _pass(self, step: Pass) -> None:
         self.jvm.passes += 1
         self.now_ms += step.after_ms
-        before = self._aborted_in_files(self.bases)
         answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks}")
         if answer[0] == "aborted" or step.map_bytes != LARGE_MAP_BYTES:
             self.modelled = False
@@ -416,28 +418,28 @@ class Case:
             if int(answer[3]) != (end := self.model.cleaned_to or 0):
                 raise DifferenceError(f"the pass ended at {answer[3]}, in the model at {end}")
         self.dirty_from = int(answer[3])
-        if answer[0] == "aborted" and step.checks < 0 and self._aborted_in_files(answer[4:]) < before:
-            raise LostIndexError
         is_whole = answer[0] == "ok" and step.map_bytes == LARGE_MAP_BYTES
-        self._compare(answer, cleaned_to=self.dirty_from if is_whole else self.next_end)
+        is_split = answer[0] == "aborted" and step.checks < 0
+        self._compare(answer, cleaned_to=self.dirty_from if is_whole else self.next_end, is_split=is_split)
 
-    def _aborted_in_files(self, bases: Iterable[str]) -> int:
-        """Return the number of entries in the ``.txnindex`` files of segments."""
-        return sum(len(read_segment(self.folder, int(base)).aborted) for base in bases)
+    def _compare(self, answer: Sequence[str], cleaned_to: int | None = None, *, is_split: bool = False) -> None:
+        """Judge the folder. ``cleaned_to``: after a pass, the offset below which it may have left tombstones.
 
-    def _compare(self, answer: Sequence[str], cleaned_to: int | None = None) -> None:
-        """Judge the folder. ``cleaned_to``: after a pass, the offset below which it may have left tombstones."""
+        ``is_split``: the pass split a segment. Raises `LostIndexError` where that lost entries of ``.txnindex`` files.
+        """
         stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[4:]))
         segments = [read_segment(self.folder, base) for base in bases]
-        self.bases = answer[4:]
+        entries_before, self.index_entries = self.index_entries, sum(len(it.aborted) for it in segments)
+        if is_split and self.index_entries < entries_before:
+            raise LostIndexError
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
         self._judge(segments, stable, cleaned_to)
         if self.modelled:
             aborted = [(it.base_offset, txn) for it in self.model.segments for txn in it.aborted]
-            expected = fields_of([batch for it in self.model.segments for batch in map(stored, it.batches)], aborted)
-            actual = fields_of([b for it in segments for b in it.stored],
-                               [(it.base_offset, txn) for it in segments for txn in it.aborted])  # fmt: skip
+            expected = log_fields([parsed(batch) for batch in self.model.batches()], aborted, {})
+            actual = log_fields([batch for it in segments for batch in it.stored],
+                                [(it.base_offset, txn) for it in segments for txn in it.aborted], {})  # fmt: skip
             expected |= {"segments": [it.base_offset for it in self.model.segments],
                          "last stable offset": self.model.last_stable_offset}  # fmt: skip
             actual |= {"segments": bases, "last stable offset": stable}
@@ -447,7 +449,6 @@ class Case:
 
     def _judge(self, segments: Sequence[StoredSegment], stable: int, cleaned_to: int | None) -> None:
         """Compare what consumers get with the truth."""
-        batches = [batch for segment in segments for batch in segment.batches]
         opened = {it.producer_id: it.first for it in self.producers.values() if it.first is not None}
         pending = [(first, marker) for first, marker in self.ended if marker >= self.high_watermark]
         first_open = min([*opened.values(), self.high_watermark])
@@ -466,36 +467,20 @@ class Case:
         recovered.unreplicated.clear()
         if (after := recovered.last_stable_offset) != first_open:
             raise DifferenceError(f"after recovery, the last stable offset is {after} instead of {first_open}")
-        self._judge_delivered("a consumer", list(delivered(with_index)), stable)
-        self._judge_delivered("after recovery, a consumer", list(delivered(recovered)), first_open)
-        if cleaned_to is not None:
-            self._judge_removed({record.offset for batch in batches for record in batch.records}, cleaned_to)
-
-    def _judge_delivered(self, who: str, records: Sequence[Record], stable: int) -> None:
         committed = {record.offset: record for batch in self.written if self._is_committed(batch)
                      for record in batch.records}  # fmt: skip
-        last: dict[bytes | None, Record] = {}
-        for record in committed.values():
-            if record.offset < stable:
-                last[record.key] = record
-        received: dict[bytes | None, Record] = {}
-        for record in records:
-            if record.offset not in committed:
-                raise DifferenceError(f"{who} gets offset {record.offset}, which was not committed")
-            if committed[record.offset].value != record.value:
-                raise DifferenceError(f"{who} gets another value at offset {record.offset}")
-            received[record.key] = record
-        for key, record in last.items():
-            if (actual := received.get(key)) != record and not (record.is_tombstone and actual is None):
-                instead = "nothing" if actual is None else f"offset {actual.offset}"
-                raise DifferenceError(f"{who} gets {instead} as the last of {key!r} instead of offset {record.offset}")
+        judge_delivered("a consumer", delivered(with_index), committed, stable)
+        judge_delivered("after recovery, a consumer", delivered(recovered), committed, first_open)
+        if cleaned_to is not None:
+            present = {record.offset for segment in segments for batch in segment.batches for record in batch.records}
+            self._judge_removed(present, committed, cleaned_to)
 
     def _is_committed(self, batch: ModelBatch) -> bool:
         return not batch.control and (batch.txn is None or self.outcomes[batch.txn] == COMMIT)
 
-    def _judge_removed(self, present: set[int], cleaned_to: int) -> None:
+    def _judge_removed(self, present: set[int], committed: Mapping[int, Record], cleaned_to: int) -> None:
         """No last tombstone of a key and no marker is removed before its retention has passed."""
-        last = {record.key: record for batch in self.written if self._is_committed(batch) for record in batch.records}
+        last = {record.key: record for record in committed.values()}
         waits = {record.offset for record in last.values() if record.is_tombstone}
         waits |= {batch.base_offset for batch in self.written if batch.control}
         for offset in waits:
@@ -505,6 +490,25 @@ class Case:
                 raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
             if since_ms is None and offset < cleaned_to:
                 self.clean_since_ms[offset] = self.now_ms
+
+
+def judge_delivered(who: str, records: Iterable[Record], committed: Mapping[int, Record], stable: int) -> None:
+    """Compare what a consumer gets with the committed records by offset, those below ``stable``."""
+    last: dict[bytes | None, Record] = {}
+    for record in committed.values():
+        if record.offset < stable:
+            last[record.key] = record
+    received: dict[bytes | None, Record] = {}
+    for record in records:
+        if record.offset not in committed:
+            raise DifferenceError(f"{who} gets offset {record.offset}, which was not committed")
+        if committed[record.offset].value != record.value:
+            raise DifferenceError(f"{who} gets another value at offset {record.offset}")
+        received[record.key] = record
+    for key, record in last.items():
+        if (actual := received.get(key)) != record and not (record.is_tombstone and actual is None):
+            instead = "nothing" if actual is None else f"offset {actual.offset}"
+            raise DifferenceError(f"{who} gets {instead} as the last of {key!r} instead of offset {record.offset}")
 
 
 @dataclass(frozen=True)
@@ -532,16 +536,6 @@ def as_model(batch: Batch) -> ModelBatch:
     return ModelBatch(batch.base_offset, batch.last_offset, records, batch.max_timestamp_ms, batch.leader_epoch,
                       batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional,
                       batch.is_control, batch.codec, delete_horizon_ms=batch.delete_horizon_ms)  # fmt: skip
-
-
-def stored(batch: ModelBatch) -> Batch:
-    """Return a batch of the model as it would be read."""
-    return next(iter_batches(encoded(batch), source="the model"))
-
-
-def fields_of(batches: Sequence[Batch], aborted: Sequence[tuple[int, AbortedTxn]]) -> dict[str, Any]:
-    """Return what the model and Kafka have in common."""
-    return log_fields(batches, aborted, {})
 
 
 def merge(folder: Path) -> None:

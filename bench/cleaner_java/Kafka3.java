@@ -55,6 +55,11 @@ public final class Kafka3 implements Passes.Opener {
             }
 
             @Override
+            public RuntimeException aborted() {
+                return new kafka.common.LogCleaningAbortedException();
+            }
+
+            @Override
             public void expireProducers(long nowMs) {
                 log.removeExpiredProducers(nowMs);
             }

@@ -46,6 +46,11 @@ public final class Kafka4 implements Passes.Opener {
             }
 
             @Override
+            public RuntimeException aborted() {
+                return new LogCleaningAbortedException();
+            }
+
+            @Override
             public void expireProducers(long nowMs) {
                 log.removeExpiredProducers(nowMs);
             }

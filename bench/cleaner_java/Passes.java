@@ -44,6 +44,9 @@ public final class Passes {
         /** Run a pass, and return the first offset that it did not clean. */
         long clean(long firstDirty, long nowMs, OffsetMap map, Throttler throttler, Runnable check) throws Exception;
 
+        /** Return the exception that aborts a pass. */
+        RuntimeException aborted();
+
         void expireProducers(long nowMs);
 
         long lastStableOffset();
@@ -79,11 +82,11 @@ public final class Passes {
 
     private static Log log;
     private static long nowMs;
+    private static long firstDirty;
 
     /** The time of the case; it passes only between commands. */
     public static final Time TIME = (Time) Proxy.newProxyInstance(Passes.class.getClassLoader(), new Class<?>[] {Time.class},
         (self, method, arguments) -> method.getName().equals("milliseconds") ? nowMs : method.invoke(Time.SYSTEM, arguments));
-    private static long firstDirty;
 
     private Passes() { }
 
@@ -145,29 +148,15 @@ public final class Passes {
         try {
             firstDirty = log.clean(firstDirty, nowMs, new SkimpyOffsetMap(mapBytes), unlimited, () -> {
                 if (left[0]-- == 0) {
-                    throw aborted();
+                    throw log.aborted();
                 }
             });
             return true;
         } catch (RuntimeException error) {
-            if (error.getClass().getSimpleName().equals("LogCleaningAbortedException")) {
+            if (error.getClass() == log.aborted().getClass()) {
                 return false;
             }
             throw error;
-        }
-    }
-
-    private static RuntimeException aborted() {
-        try {
-            return (RuntimeException) Class.forName("org.apache.kafka.storage.internals.log.LogCleaningAbortedException")
-                .getDeclaredConstructor().newInstance();
-        } catch (ReflectiveOperationException absent) {
-            try {
-                return (RuntimeException) Class.forName("kafka.common.LogCleaningAbortedException")
-                    .getDeclaredConstructor().newInstance();
-            } catch (ReflectiveOperationException error) {
-                throw new IllegalStateException(error);
-            }
         }
     }
 

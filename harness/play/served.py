@@ -1,4 +1,4 @@
-"""What a leader serves a read_committed consumer, and runs that are judged by that alone (`checkers.served`)."""
+"""Runs that are judged only by the records that a leader serves a read_committed consumer (`checkers.served`)."""
 
 from __future__ import annotations
 

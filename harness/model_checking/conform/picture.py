@@ -229,7 +229,7 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
     """Return the picture of a model's replica."""
     aborted = [(segment.base_offset, txn) for segment in replica.segments for txn in segment.aborted]
     return ReplicaPicture(
-        **log_fields([_parsed(batch) for batch in replica.batches()], aborted, named),
+        **log_fields([parsed(batch) for batch in replica.batches()], aborted, named),
         segments=tuple(segment.base_offset for segment in replica.segments),
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
@@ -247,7 +247,8 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parsed(batch: ModelBatch) -> segments.Batch:
+def parsed(batch: ModelBatch) -> segments.Batch:
+    """Return a batch of the model as it would be read from a segment."""
     return next(segments.iter_batches(encoded(batch), source="the model"))
 
 
