@@ -7,7 +7,7 @@ import pytest
 
 from harness.protect.repair.steps import (
     MOST_COPIES,
-    Act,
+    Action,
     ObservedPartition,
     PartitionRepair,
     Reassign,
@@ -34,8 +34,8 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
 @pytest.mark.parametrize(
     ("entry", "observed", "expected"),
     [
-        (ENTRY, replace(SEEN, is_held=False), Act.HOLD),
-        (ENTRY, replace(SEEN, leader=2), Act.ELECT),
+        (ENTRY, replace(SEEN, is_held=False), Action.HOLD),
+        (ENTRY, replace(SEEN, leader=2), Action.ELECT),
         (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3)), Reassign((1, 2, 3))),
         (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3), isr=frozenset({2, 3})), Reassign((3, 2, 1))),
         (ENTRY, SEEN, Reassign((1, 3))),
@@ -50,11 +50,11 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (BEGUN, replace(COPYING, leader_epoch=9), RecordProgress(replace(BEGUN, copy=ReplicaCopying(2, 1, 9)))),
         (BEGUN, replace(JOINED, leader_epoch=10), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=3, leader_epoch=9), RecordProgress(replace(BEGUN, copy=None))),
-        (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Act.ELECT),
+        (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Action.ELECT),
         (REBUILT, JOINED, Reassign((1, 2, 3))),
-        (REBUILT, replace(SEEN, leader=3), Act.ELECT),
-        (replace(REBUILT, leader=3), replace(SEEN, leader=1), Act.DONE),
-        (REBUILT, SEEN, Act.DONE),
+        (REBUILT, replace(SEEN, leader=3), Action.ELECT),
+        (replace(REBUILT, leader=3), replace(SEEN, leader=1), Action.DONE),
+        (REBUILT, SEEN, Action.DONE),
     ],
 )
 def test_the_next_step(entry: PartitionRepair, observed: ObservedPartition, expected: Any) -> None:
@@ -108,8 +108,8 @@ def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None
     assert next_step(copied, replace(observed, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
     both = replace(entry, rebuilt=(3, 2))
     assert next_step(both, replace(observed, replicas=(1, 3, 2), isr=frozenset({1, 2, 3}))) == Reassign((2, 1))
-    assert next_step(both, replace(observed, replicas=(2, 1))) == Act.ELECT
-    assert next_step(both, replace(observed, replicas=(2, 1), leader=2)) == Act.DONE
+    assert next_step(both, replace(observed, replicas=(2, 1))) == Action.ELECT
+    assert next_step(both, replace(observed, replicas=(2, 1), leader=2)) == Action.DONE
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ class Repairs:
         if isinstance(step, steps.Stop):
             return repair.outcome(step.why, now_s)
         try:
-            if step is steps.Act.DONE:
+            if step is steps.Action.DONE:
                 self.journal.store(replace(repair.entry, is_done=True))
                 self.on_step(f"{name_of(repair.entry.partition)}: done")
                 return repair.outcome(None, now_s)
@@ -168,7 +168,7 @@ class Repairs:
         match step:
             case steps.Wait(condition):
                 repair.waits_for = condition
-            case steps.Act.HOLD:
+            case steps.Action.HOLD:
                 repair.waits_for = f"compaction of {partition[0]} to be paused"
                 self.holds.hold([partition[0]])
             case steps.RecordProgress(entry):
@@ -184,7 +184,7 @@ class Repairs:
                 repair.waits_for = f"its replicas to be {numbers}"
                 self.on_step(f"{name}: assign {numbers}")
                 self.cluster.reassign(partition, replicas)
-            case steps.Act.ELECT:
+            case steps.Action.ELECT:
                 repair.waits_for = "the preferred leader to lead"
                 self.cluster.elect_preferred(partition)
 

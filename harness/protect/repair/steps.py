@@ -119,7 +119,7 @@ def needs_spare(replicas: tuple[int, ...], min_insync: int) -> bool:
     return len(replicas) - 1 < max(min_insync, LEAST_IN_SYNC)
 
 
-class Act(Enum):
+class Action(Enum):
     """A step without content."""
 
     HOLD = "pause compaction of the topic"
@@ -155,7 +155,7 @@ class Stop:
     why: str
 
 
-Step: TypeAlias = Act | RecordProgress | Reassign | Wait | Stop
+Step: TypeAlias = Action | RecordProgress | Reassign | Wait | Stop
 
 
 class Rule(StrEnum):
@@ -201,7 +201,7 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
 
     broken = {rule for rule, holds in rules.items() if not holds(entry, observed)}
     if Rule.HELD in broken:
-        return Act.HOLD
+        return Action.HOLD
     if Rule.RIGHT_LEADER in broken:
         return _hand_over(entry, observed)
     step = _follow if entry.copy is not None else _remove
@@ -239,7 +239,7 @@ def _hand_over(entry: PartitionRepair, observed: ObservedPartition) -> Step:
         return Wait("a right replica that is in the ISR, to lead")
     if observed.replicas[0] != leader:
         return Reassign(led_by(leader, observed.replicas))
-    return Act.ELECT
+    return Action.ELECT
 
 
 def _remove(entry: PartitionRepair, observed: ObservedPartition, broker: int, broken: set[Rule]) -> Step:
@@ -275,5 +275,5 @@ def _restore(entry: PartitionRepair, observed: ObservedPartition) -> Step:
     if not frozenset(entry.replicas) <= observed.isr:
         return Wait("every replica to be in sync")
     if entry.leader == entry.replicas[0] != observed.leader:
-        return Act.ELECT
-    return Act.DONE
+        return Action.ELECT
+    return Action.DONE
