@@ -29,7 +29,16 @@ class BootError(HarnessError):
 
 
 class WaitTimeoutError(HarnessError):
-    """A bounded wait ended before its condition held."""
+    """A bounded wait ended before its condition held.
+
+    ``waited_s``: for how long. ``replica``: broker, topic and partition that the condition was still false for, if the
+    wait names them.
+    """
+
+    def __init__(self, message: str, waited_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.waited_s = waited_s
+        self.replica: tuple[int, str, int] | None = None
 
 
 class TimeLimitError(HarnessError):

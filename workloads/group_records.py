@@ -27,6 +27,7 @@ from harness.clients import (
     LibraryGroups,
     TransactionStep,
 )
+from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CONSUMER, Deletion, input_topic
@@ -46,11 +47,12 @@ OFFSET_OF_MEMBERS: Final = 20
 class Coordinators:
     """The ways in which a producer reaches the coordinators, in addition to its library.
 
-    ``log``: returns the batches in the log of a partition's leader. ``delete_topic`` deletes a topic, and
+    ``leader``: returns a partition's leader, and ``log`` the batches in its log. ``delete_topic`` deletes a topic, and
     ``create_topic`` creates it again, with records. ``expire``: commits an offset of a group that its coordinator
     deletes at its next check.
     """
 
+    leader: Callable[[TopicPartition], int]
     log: Callable[[TopicPartition], Sequence[Batch]]
     delete_topic: Callable[[str], None]
     create_topic: Callable[[str], None]
@@ -90,7 +92,11 @@ class Coordinators:
             self._last[partition] = max(offsets, default=after)
             return bool(offsets)
 
-        self.clock.wait_until(is_there, within_s, f"{awaited} in {partition[0]}-{partition[1]}")
+        try:
+            self.clock.wait_until(is_there, within_s, f"{awaited} in {partition[0]}-{partition[1]}")
+        except WaitTimeoutError as error:
+            error.replica = (self.leader(partition), *partition)
+            raise
         return self._last[partition]
 
 

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 
@@ -191,7 +191,22 @@ class Cluster:
         ends: Callable[[], Mapping[TopicPartition, int]],
         description: str,
     ) -> None:
-        self.wait(lambda: all(holds(b, tp, end) for tp, end in ends().items() for b in self.present(tp)), description)
+        lacking: list[tuple[int, str, int]] = []
+
+        def all_hold() -> bool:
+            expected = ends()
+            lacking[:] = [(b, *tp) for tp, end in expected.items() for b in self.present(tp) if not holds(b, tp, end)]
+            return not lacking
+
+        try:
+            self.wait(all_hold, description)
+        except WaitTimeoutError as error:
+            # A follower that is behind, rather than the leader whose high watermark waits for it.
+            views = {replica: self.observed.view(replica[0], replica[1:]) for replica in lacking}
+            error.replica = min(
+                lacking, key=lambda replica: view.log_end if (view := views[replica]) else -1, default=None
+            )
+            raise
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
         """Return whether the broker's replica was observed with a log end of at least ``offset``."""

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -80,6 +81,7 @@ class ReplicaObserver:
         self._lock = threading.Lock()
         self._views: dict[tuple[int, TopicPartition], ObservedReplica] = {}
         self._looked_s: dict[int, float] = {}
+        self._answered_s: dict[int, list[float]] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
@@ -105,6 +107,13 @@ class ReplicaObserver:
         """Return whether a poll that began at ``since_s`` or later has read all replicas of the broker."""
         with self._lock:
             return self._looked_s.get(broker, -1.0) >= since_s
+
+    def longest_silence_s(self, since_s: float) -> float:
+        """Return the longest time since ``since_s`` in which some broker did not answer a poll of all its replicas."""
+        now_s = self._clock.now_s()
+        with self._lock:
+            answered_s = [[at_s for at_s in self._answered_s.get(b, ()) if at_s > since_s] for b in self._partitions]
+        return max(b - a for times_s in answered_s for a, b in pairwise([since_s, *times_s, now_s]))
 
     def seen(self, partition: TopicPartition) -> dict[int, tuple[str, int]]:
         """Return every offset ever observed on any replica, with (kind, producer id)."""
@@ -155,6 +164,7 @@ class ReplicaObserver:
         if len(states) == len(answers):
             with self._lock:
                 self._looked_s[broker] = began_s
+                self._answered_s.setdefault(broker, []).append(self._clock.now_s())
 
     def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> ObservedReplica:
         present: dict[int, tuple[str, int]] = {}

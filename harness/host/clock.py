@@ -73,7 +73,7 @@ class RealClock:
             if value := condition():
                 return value
             if self.now_s() >= deadline_s:
-                raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}")
+                raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}", timeout_s)
             time.sleep(POLL_S)
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:

@@ -25,6 +25,9 @@ from harness.schedules.scenario import Critical
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
 LONGEST_PASS_S: Final = 10.0
+STALLED_S: Final = 20.0
+LONGEST_SILENCE_S: Final = 1.0
+"""A machine on which a broker is silent for longer may be the reason why something did not happen."""
 LIMITS: Final = ("max.compaction.lag.ms", "delete.retention.ms", "producer.id.expiration.ms")
 _DEFAULTS_MS: Final = {"delete.retention.ms": 86_400_000, "producer.id.expiration.ms": 86_400_000}
 
@@ -76,6 +79,7 @@ def assemble(
     trusted.extend(_violated_everywhere(guarantee_results, replicas, {finding.place for finding in trusted}))
     if protection is None and not manifest.get("coordination"):
         trusted.extend(_unremoved(manifest, results.exposure, absent))
+        trusted.extend(_stalled(manifest.get("stall")))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)
@@ -212,6 +216,19 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
                     anomaly, did = f"retained-{kind}", f"passed offset {offset} and did not remove the {kind}"
                 text, witness = f"the cleaners of {brokers_text(brokers)} {did}", {"waited_s": waited_s, **limits_ms}
                 yield _finding(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
+
+
+def _stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Yield ``stalled-replica`` for a replica that did not get what Kafka writes to it within milliseconds.
+
+    ``stall``: broker, topic and partition of the replica, ``waited_s`` and ``awaited``. No fault had been
+    injected. The machine was not too slow: no broker took longer than ``longest_silence_s`` until its next answer.
+    """
+    if stall and stall["waited_s"] >= STALLED_S and stall["longest_silence_s"] <= LONGEST_SILENCE_S:
+        place, brokers = (stall["topic"], stall["partition"]), [stall["broker"]]
+        text = f"{stall['awaited']}; no fault was injected, and every broker answered all the time"
+        witness = {name: stall[name] for name in ("waited_s", "longest_silence_s")}
+        yield _finding("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)
 
 
 def _finding(anomaly: str, place: Place, brokers: Sequence[int], witness: Mapping[str, Any], **facts: Any) -> Finding:

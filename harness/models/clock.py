@@ -58,7 +58,7 @@ class VirtualClock:
             if value := condition():
                 return value
             if self._now_s >= deadline_s:
-                raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}")
+                raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}", timeout_s)
             if me in self._turns and me.parent is not None:
                 self.after(min(POLL_S, deadline_s - self._now_s), me.switch)
                 me.parent.switch()

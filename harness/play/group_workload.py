@@ -74,7 +74,9 @@ class GroupWorkload:
     def payload(self, scenario: Scenario) -> Payload:
         """Return what carries out a scenario's steps."""
         groups, admin, client = self.groups, self.cluster.admin, self._client
-        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, self.cluster.clock)
+        coordinators = Coordinators(
+            self._leader, self._log, admin.delete_topic, self._create_again, self.expire, self.cluster.clock
+        )
         of_members = scenario.kind is Kind.MEMBERS
 
         def producer(transactional_id: str | None) -> LibraryProducer:

@@ -20,7 +20,7 @@ from harness.kafka_api import TopicPartition
 from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.protection import Protection
-from harness.play.run_plan import RunPlan, run_schedule
+from harness.play.run_plan import NO_FAULT, RunPlan, run_schedule
 from harness.play.served import read_served, wait_compacted
 from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
@@ -51,6 +51,7 @@ class RunPlayer:
     ``cluster``: its brokers are not started yet. ``on_window`` is called when only the removal is waited for.
     ``protection``: the gate or guard, if any. ``is_resumed``: the run was interrupted while it waited for the removal.
     ``is_observing``: whether there is anything to judge yet. ``departures``: as in `unplanned_departures`, at the end.
+    ``stall``: as in `harness.judge.run_verdict`, if the run failed because of a replica.
     """
 
     plan: RunPlan
@@ -63,6 +64,7 @@ class RunPlayer:
     is_resumed: bool = False
     is_observing: bool = field(default=False, init=False)
     departures: Sequence[str] = field(default=(), init=False)
+    stall: dict[str, object] | None = field(default=None, init=False)
     _history: History = field(init=False)
     _groups: GroupWorkload | None = field(default=None, init=False)
     _payloads: dict[str, Payload] = field(default_factory=dict, init=False)
@@ -75,6 +77,22 @@ class RunPlayer:
 
     def run(self) -> None:
         """Play the schedule, or the rest of it for a resumed run. Raises `HarnessError` if that fails."""
+        try:
+            self._run()
+        except WaitTimeoutError as error:
+            self.stall = self._stall(error)
+            raise
+
+    def _stall(self, error: WaitTimeoutError) -> dict[str, object] | None:
+        """Return the replica that a wait without a fault ended for, and whether every broker answered meanwhile."""
+        if error.replica is None or (self.plan.nemesis.name != NO_FAULT and self._phase is not Phase.BEFORE):
+            return None
+        broker, topic, partition = error.replica
+        silence_s = self.cluster.observed.longest_silence_s(self.cluster.clock.now_s() - error.waited_s)
+        replica = {"broker": broker, "topic": topic, "partition": partition}
+        return {**replica, "waited_s": error.waited_s, "longest_silence_s": round(silence_s, 3), "awaited": str(error)}
+
+    def _run(self) -> None:
         operations = run_schedule(self.plan).operations
         with ExitStack() as owned:
             self._assemble(owned)

@@ -45,8 +45,9 @@ def test_a_silent_broker_is_asked_again(silence: type[OSError]) -> None:
 def test_a_late_replica_is_awaited(behind: ObservedReplica | None) -> None:
     subject = fake()
     subject.observer.views[3] = behind
-    with pytest.raises(WaitTimeoutError, match="all of it"):
+    with pytest.raises(WaitTimeoutError, match="all of it") as raised:
         subject.wait_replicated("all of it")
+    assert raised.value.replica == (3, *TOPIC)
 
 
 @pytest.mark.parametrize(("away", "end"), [((), 5), ((2,), 1)])

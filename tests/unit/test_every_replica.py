@@ -1,4 +1,4 @@
-"""Findings about Kafka itself: a guarantee that every replica violates, and cleaners that have stopped."""
+"""Findings about Kafka itself: a guarantee that every replica violates; cleaners and replicas that have stopped."""
 
 from typing import Any
 
@@ -144,3 +144,30 @@ def test_each_partition_has_its_own_cleaners() -> None:
     result = assembled(exposure=facts, scenarios=[SCENARIO, other, CONTROL], **WAITED)
     assert [finding["topic"] for finding in result["findings"]] == ["other"]
     assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "anomaly"]
+
+
+STALL = {
+    "broker": 3,
+    "topic": "stuck-lso",
+    "partition": 0,
+    "waited_s": 30.0,
+    "longest_silence_s": 0.4,
+    "awaited": "timed out",
+}
+
+
+def test_a_replica_that_gets_nothing_while_every_broker_answers_has_stalled() -> None:
+    result = assembled(stall=STALL, failure="timed out", nemesis="none", takes_away=False)
+    assert (result["verdict"], names(result)) == ("anomaly", ["stalled-replica"])
+    (actual,) = result["findings"]
+    assert (actual["broker"], actual["topic"], actual["partition"], actual["effect"]) == (3, "stuck-lso", 0, "visible")
+    assert actual["witness"] == {"waited_s": 30.0, "longest_silence_s": 0.4, "brokers": [3]}
+    assert actual["explanation"] == "timed out; no fault was injected, and every broker answered all the time"
+
+
+@pytest.mark.parametrize(
+    "change", [{"waited_s": 19.9}, {"longest_silence_s": 1.1}], ids=["a short wait", "a slow machine"]
+)
+def test_a_replica_that_may_have_had_too_little_time_is_no_finding(change: dict[str, float]) -> None:
+    result = assembled(stall=STALL | change, failure="timed out")
+    assert (result["verdict"], names(result)) == ("unknown", [])

@@ -135,7 +135,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
 
 
 def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
-    coordinators = Coordinators(groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock())
+    coordinators = Coordinators(
+        lambda _: 1, groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock()
+    )
     producer = offsets_producer(groups, coordinators, transactional_id, **more)
     answers: list[tuple[str | None, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))

@@ -98,7 +98,7 @@ def producer_of(members: FakeMembers) -> CoordinatorProducer:
     def never(*_: Any) -> None:
         raise NotImplementedError
 
-    coordinators = Coordinators(members.batches, never, never, never, TickingClock())
+    coordinators = Coordinators(never, members.batches, never, never, never, TickingClock())
     return memberships_producer(members, coordinators, {OFFSETS: GROUP})  # type: ignore[arg-type]
 
 

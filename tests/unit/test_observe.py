@@ -141,3 +141,13 @@ def test_existing_observations_are_only_continued_by_a_resumed_run(observe: Call
     observe(resumed=False)
     with pytest.raises(FileExistsError):
         observe(resumed=False)
+
+
+def test_the_longest_silence_of_any_broker(observe: Callable[..., ReplicaObserver]) -> None:
+    subject = observe(resumed=False)
+    now_s = subject._clock.now_s()
+    assert subject.longest_silence_s(now_s - 9) >= 9, "no broker has answered"
+    subject._answered_s = {broker: [now_s - 6, now_s - 5, now_s - 1] for broker in (1, 2, 3)}
+    assert 4 <= subject.longest_silence_s(now_s - 6.5) < 4.5
+    subject._answered_s[2] = [now_s - 6]
+    assert subject.longest_silence_s(now_s - 6.5) >= 6
