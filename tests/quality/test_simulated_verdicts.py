@@ -21,6 +21,7 @@ from harness.play.begin import begin_manifest
 from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import COMPLETE, RunFolder
 from harness.runtimes.base import PreparedRuntime
+from harness.schedules.catalog import SCENARIOS
 
 WRONG: tuple[dict[str, Any], ...] = (
     {"nemesis": "kill"},
@@ -76,3 +77,31 @@ def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder
 
 def _by_run(rows: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str], run_id: str) -> Results:
     return results_of({name: [row for row in table if row["run"] == run_id] for name, table in rows.items()}, raised)
+
+
+@pytest.mark.parametrize("options", WRONG, ids=lambda options: name_of("", options))
+def test_everything_is_found_on_the_brokers_that_were_down(
+    options: dict[str, Any], verdicts: dict[str, dict[str, Any]]
+) -> None:
+    actual = verdicts[name_of("sim-kafka", options)]
+    assert {one["scenario"]: one["verdict"] for one in actual["scenarios"]} == {
+        one.name: "anomaly" for one in SCENARIOS
+    }
+    assert {one["broker"] for one in actual["findings"]} == set(range(2, 2 + options.get("absent", 1)))
+    topics = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
+    assert all(one["anomaly"] == topics[one["topic"]] for one in actual["findings"])
+
+
+def test_older_versions_are_wrong_in_the_same_way(verdicts: dict[str, dict[str, Any]]) -> None:
+    assert len(verdicts[name_of("sim-kafka-3.9", {"nemesis": "kill"})]["findings"]) == len(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", [name_of(*run) for run in RIGHT])
+def test_runs_without_an_anomaly_are_clean_and_all_guarantees_hold(
+    name: str, verdicts: dict[str, dict[str, Any]]
+) -> None:
+    scenarios = verdicts[name]["scenarios"]
+    assert [(one["scenario"], one["reason"]) for one in scenarios if one["verdict"] != "clean"] == []
+    actual = {one["guarantee"]: one["holds"] for one in verdicts[name]["guarantees"]}
+    assert not [guarantee for guarantee, holds in actual.items() if holds is False]
+    assert [actual[one] for one in ("last-value", "order", "offsets")] == [True] * 3
