@@ -27,15 +27,10 @@ OAUTH = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url":
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": JAAS}
 
 
-def written(folder: Path, **properties: str) -> Path:
-    """Write a properties file; dots in names are underscores here."""
+def read(folder: Path, properties: dict[str, str]) -> Security:
     path = folder / "client.properties"
-    path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items()))
-    return path
-
-
-def file_of(folder: Path, properties: dict[str, str]) -> Path:
-    return written(folder, **properties)
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return read_security(path)
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +60,24 @@ def pem(certificate: x509.Certificate) -> str:
 
 
 @pytest.fixture
-def pem_store(tmp_path: Path, pem: str) -> dict[str, str]:
+def tls(tmp_path: Path, pem: str) -> dict[str, str]:
     (tmp_path / "ca.pem").write_text(pem)
-    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+    store = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+    return {"security.protocol": "SSL", **store}
 
 
-def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, pem_store: dict[str, str], pem: str) -> None:
-    subject = read_security(file_of(tmp_path, {**SASL, **pem_store, "group.id": "mine"}))
+@pytest.fixture
+def java_store(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+    return serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
+
+
+def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str, str], pem: str) -> None:
+    subject = read(tmp_path, {**tls, **SASL, "group.id": "mine"})
     assert subject.credentials == ("ann", PASSWORD)
     assert subject.for_librdkafka() == {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "ann",
-        "sasl.password": PASSWORD,
-        "ssl.endpoint.identification.algorithm": "https",
-        "ssl.ca.pem": pem,
-    }
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "ann",
+        "sasl.password": PASSWORD, "ssl.endpoint.identification.algorithm": "https", "ssl.ca.pem": pem,
+    }  # fmt: skip
     assert "group.id" not in subject.properties
     assert subject.properties["sasl.mechanism"] == "SCRAM-SHA-512"
     assert subject.tls is not None
@@ -89,14 +86,13 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, pem_store: dic
 
 
 def test_without_tls_there_is_none(tmp_path: Path) -> None:
-    subject = read_security(file_of(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"}))
+    subject = read(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"})
     assert subject.tls is None
     assert subject.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
 
 
-def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path, pem_store: dict[str, str]) -> None:
-    properties = {"security.protocol": "SSL", **pem_store, "ssl.endpoint.identification.algorithm": ""}
-    subject = read_security(file_of(tmp_path, properties))
+def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path, tls: dict[str, str]) -> None:
+    subject = read(tmp_path, {**tls, "ssl.endpoint.identification.algorithm": ""})
     assert subject.mechanism is None
     assert subject.tls is not None
     assert not subject.tls.check_hostname
@@ -104,23 +100,18 @@ def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path,
 
 
 def test_a_key_in_a_store_of_java_is_the_clients_own(
-    tmp_path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, pem_store: dict[str, str]
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, java_store: bytes, tls: dict[str, str]
 ) -> None:
-    store = serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
-    (tmp_path / "own.p12").write_bytes(store)
-    own = {
-        "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(tmp_path / "own.p12"),
-        "ssl.keystore.password": "secret",
-    }
-    security = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own}))
+    (tmp_path / "own.p12").write_bytes(java_store)
+    own = {"ssl.keystore.location": str(tmp_path / "own.p12"), "ssl.keystore.password": "secret"}
+    security = read(tmp_path, {**tls, **own, "ssl.keystore.type": "PKCS12"})
     config = security.for_librdkafka()
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     assert config["ssl.key.pem"].startswith(plain)
-    assert certificate.public_bytes(Encoding.PEM).decode() in config["ssl.certificate.pem"]
+    assert pem in config["ssl.certificate.pem"]
     Producer({**config, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     sent = pickle.dumps(security.without_files)
-    for file in (tmp_path / "own.p12", Path(pem_store["ssl.truststore.location"])):
+    for file in (tmp_path / "own.p12", tmp_path / "ca.pem"):
         file.unlink()
     received = pickle.loads(sent)  # noqa: S301  (of this process)
     assert received.for_librdkafka() == config
@@ -128,41 +119,38 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
 
 
 def test_an_encrypted_key_is_opened_with_its_password(
-    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, pem_store: dict[str, str]
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, tls: dict[str, str]
 ) -> None:
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()
     (tmp_path / "own.pem").write_text(encrypted + pem)
     own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "own.pem"), "ssl.key.password": "secret"}
-    security = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own}))
-    config = security.for_librdkafka()
+    config = {**read(tmp_path, {**tls, **own}).for_librdkafka(), "bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     assert (config["ssl.key.pem"], config["ssl.key.password"]) == (encrypted + pem, "secret")
-    Producer({**config, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    Producer(config)
     with pytest.raises(KafkaException, match=r"ssl\.key\.pem failed"):
-        Producer({**config, "ssl.key.password": "other", "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        Producer({**config, "ssl.key.password": "other"})
     for password in ("other", ""):
-        changed = {"security.protocol": "SSL", **pem_store, **own, "ssl.key.password": password}
         with pytest.raises(UsageError, match=r"the client's key or ssl\.key\.password is wrong"):
-            read_security(file_of(tmp_path, changed))
+            read(tmp_path, {**tls, **own, "ssl.key.password": password})
 
 
 def test_a_store_of_java_has_the_form_of_its_first_bytes(
-    tmp_path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, pem_store: dict[str, str]
+    tmp_path: Path, java_store: bytes, tls: dict[str, str]
 ) -> None:
-    store = serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
-    (tmp_path / "own.jks").write_bytes(store)
-    own = {"ssl.keystore.location": str(tmp_path / "own.jks"), "ssl.keystore.password": "secret"}
-    properties = {"security.protocol": "SSL", **pem_store, **own}
-    assert read_security(file_of(tmp_path, properties)).own is not None
-    (tmp_path / "own.jks").write_bytes(bytes.fromhex("feedfeed00000002"))
+    store = tmp_path / "own.jks"
+    store.write_bytes(java_store)
+    properties = {**tls, "ssl.keystore.location": str(store), "ssl.keystore.password": "secret"}
+    assert read(tmp_path, properties).own is not None
+    store.write_bytes(bytes.fromhex("feedfeed00000002"))
     with pytest.raises(UsageError, match="is of type JKS, which only Java reads; convert it"):
-        read_security(file_of(tmp_path, properties))
+        read(tmp_path, properties)
 
 
 def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "kafka"}
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(UsageError, match=r"GSSAPI needs a package: pip install 'compaction-harness\[kerberos\]'"):
-        read_security(file_of(tmp_path, properties))
+        read(tmp_path, properties)
     security = Security("client.properties", properties)
     assert security.for_kafka_python == {"sasl_kerberos_service_name": "kafka"}
     with pytest.raises(UsageError, match="librdkafka, whose wheels have no GSSAPI"):
@@ -191,11 +179,11 @@ def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_what_cannot_be_honoured_is_reported_without_the_password(
-    tmp_path: Path, pem_store: dict[str, str], changes: dict[str, str | None], expected: str
+    tmp_path: Path, tls: dict[str, str], changes: dict[str, str | None], expected: str
 ) -> None:
-    held = {name: value for name, value in {**SASL, **pem_store, **changes}.items() if value is not None}
+    properties = {name: value for name, value in {**tls, **SASL, **changes}.items() if value is not None}
     with pytest.raises(UsageError) as refused:
-        read_security(file_of(tmp_path, held))
+        read(tmp_path, properties)
     assert expected in str(refused.value)
     assert "pass" not in str(refused.value).replace("password", "")
 
@@ -205,20 +193,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_security(tmp_path / "nowhere")
 
 
-def test_nothing_shows_the_password(tmp_path: Path, pem_store: dict[str, str]) -> None:
-    security = read_security(file_of(tmp_path, {**SASL, **pem_store}))
+def test_nothing_shows_the_password(tmp_path: Path, tls: dict[str, str]) -> None:
+    security = read(tmp_path, {**tls, **SASL})
     shown = f"{security!r} {security} {Address('broker', 9092, security)!r} {Address('broker', 9092, security)}"
     assert "word" not in shown.replace("'client.properties'", "")
 
 
-def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, pem_store: dict[str, str]) -> None:
-    scram = read_security(file_of(tmp_path, {**SASL, **pem_store}))
+def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, tls: dict[str, str]) -> None:
+    scram = read(tmp_path, {**tls, **SASL})
     assert scram.scram_user == f"SCRAM-SHA-512=[name=ann,password={PASSWORD}]"
     assert scram.for_brokers("CLIENT") == {
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.client.scram-sha-512.sasl.jaas.config": (f"{MODULE} required;"),
+        "listener.name.client.scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
     }
-    plain = read_security(file_of(tmp_path, {**SASL, **pem_store, "sasl.mechanism": "PLAIN"}))
+    plain = read(tmp_path, {**tls, **SASL, "sasl.mechanism": "PLAIN"})
     assert plain.scram_user is None
     assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == (
         r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'

@@ -1,6 +1,6 @@
 """Simulated brokers: leaders, the ISR, stored batches, and the start of cleaning."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -23,14 +23,10 @@ from harness.models.log.systems import due_later_ms, is_due
 
 TP = ("t", 0)
 QUICK = {
-    "broker.session.timeout.ms": "1000",
-    "broker.heartbeat.interval.ms": "100",
-    "replica.lag.time.max.ms": "3000",
-    "replica.fetch.backoff.ms": "100",
-    "log.cleaner.backoff.ms": "50",
-}
+    "broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "100", "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "100", "log.cleaner.backoff.ms": "50",
+}  # fmt: skip
 COMPACTED = {"segment.ms": "100", "delete.retention.ms": "300", "min.cleanable.dirty.ratio": "0.01"}
-BOUND_S = 30.0
 
 
 def kind(batch: ModelBatch) -> str:
@@ -58,8 +54,11 @@ class Subject:
     def partition(self) -> SimPartition:
         return self.cluster.partitions[TP]
 
-    def wait(self, condition: Any, bound_s: float = BOUND_S) -> None:
+    def wait(self, condition: Any, bound_s: float = 30.0) -> None:
         self.clock.wait_until(condition, bound_s, "a test's condition")
+
+    def wait_for_isr(self, *brokers: int) -> None:
+        self.wait(lambda: self.partition.in_sync == [*brokers])
 
     def pass_time(self, seconds: float) -> None:
         until_s = self.clock.now_s() + seconds
@@ -86,6 +85,11 @@ class Subject:
         ends = {self.partition.replica(b).high_watermark for b in self.partition.in_sync}
         return ends == {self.partition.leader.log_end}
 
+    def fill(self, producer: SimulatedProducer, times: int, key: str = "filler") -> None:
+        for _ in range(times):
+            self.pass_time(0.2)
+            self.put(producer, key)
+
 
 @pytest.fixture
 def subject() -> Subject:
@@ -102,12 +106,12 @@ def test_what_is_acknowledged_is_with_everybody_in_sync(subject: Subject) -> Non
 def test_a_killed_follower_leaves_the_isr_with_its_session_and_joins_when_it_has_everything(subject: Subject) -> None:
     producer = subject.producer()
     subject.cluster.kill(2)
-    subject.wait(lambda: subject.partition.in_sync == [1, 3])
+    subject.wait_for_isr(1, 3)
     assert 0.9 < subject.clock.now_s() < 5
     subject.put(producer, "a")
     assert subject.batches(2) == []
     subject.cluster.start(2)
-    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    subject.wait_for_isr(1, 2, 3)
     assert subject.batches(2) == [(0, "a")]
 
 
@@ -119,14 +123,13 @@ def test_a_follower_that_lags_for_too_long_leaves_the_isr(subject: Subject) -> N
     assert subject.partition.in_sync == [1, 2]
     assert 2.9 < subject.clock.now_s() - began_s < 3.2
     subject.cluster.network.clear()
-    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    subject.wait_for_isr(1, 2, 3)
 
 
 def test_what_only_a_failed_leader_has_is_sent_again_and_goes_from_its_log(subject: Subject) -> None:
     producer = subject.producer()
     subject.put(producer, "a")
-    for broker in (2, 3):
-        subject.cluster.network.lost[broker] = 1.0
+    subject.cluster.network.lost.update({2: 1.0, 3: 1.0})
     offsets: list[int] = []
     producer.send(TP, "lost", "v", [], lambda _, offset: offsets.append(offset))
     subject.cluster.kill(1)
@@ -137,15 +140,14 @@ def test_what_only_a_failed_leader_has_is_sent_again_and_goes_from_its_log(subje
     assert subject.batches(2) == [(0, "a"), (1, "later"), (2, "lost")]
     assert offsets == [2]
     subject.cluster.start(1)
-    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    subject.wait_for_isr(1, 2, 3)
     assert subject.batches(1) == subject.batches(2)
 
 
 def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) -> None:
     producer = subject.producer("tx")
     subject.put(producer, "a")
-    for broker in (2, 3):
-        subject.cluster.network.lost[broker] = 1.0
+    subject.cluster.network.lost.update({2: 1.0, 3: 1.0})
     producer.transact("commit")
     subject.wait(lambda: subject.batches(1)[-1] == (1, "commit"))
     subject.cluster.kill(1)
@@ -165,10 +167,8 @@ def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored
 
 
 def test_a_broker_that_is_cut_off_goes_on_cleaning_alone(subject: Subject) -> None:
-    producer = subject.producer()
-    for _ in range(3):
-        subject.put(producer, "a")
-        subject.pass_time(0.2)
+    subject.fill(subject.producer(), 3, "a")
+    subject.pass_time(0.2)
     subject.cluster.cut(2)
     subject.pass_time(2)
     assert subject.partition.in_sync == [1, 3]
@@ -181,45 +181,28 @@ def test_a_broker_that_is_frozen_does_nothing(subject: Subject) -> None:
     subject.put(producer, "a")
     subject.wait(subject.is_replicated)
     subject.cluster.pause(2, is_paused=True)
-    for _ in range(3):
-        subject.put(producer, "a")
-        subject.pass_time(0.2)
+    subject.fill(producer, 3, "a")
+    subject.pass_time(0.2)
     assert (subject.batches(2), subject.partition.replica(2).cleaned_to) == ([(0, "a")], None)
     subject.cluster.pause(2, is_paused=False)
-    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    subject.wait_for_isr(1, 2, 3)
 
 
-def test_replicas_clean_each_by_itself(subject: Subject) -> None:
+@pytest.mark.parametrize("coordinated", [False, True])
+def test_only_replicas_that_compact_together_keep_a_tombstone_for_one_that_is_down(*, coordinated: bool) -> None:
+    subject = Subject(ClusterRules(coordinated=coordinated))
     producer = subject.producer()
     subject.put(producer, "a")
     subject.wait(subject.is_replicated)
     subject.cluster.kill(2)
     subject.put(producer, "a", None)
-    for _ in range(10):
-        subject.pass_time(0.2)
-        subject.put(producer, "filler")
-    assert not any(key == "a" for _, key in subject.batches(1))
+    subject.fill(producer, 10)
+    assert [key for _, key in subject.batches(1)].count("a") == int(coordinated)
     subject.cluster.start(2)
-    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
-    assert (0, "a") in subject.batches(2)
-
-
-def test_replicas_that_compact_together_keep_the_tombstone() -> None:
-    subject = Subject(ClusterRules(coordinated=True))
-    producer = subject.producer()
-    subject.put(producer, "a")
-    subject.wait(subject.is_replicated)
-    subject.cluster.kill(2)
-    subject.put(producer, "a", None)
-    for _ in range(10):
-        subject.pass_time(0.2)
-        subject.put(producer, "filler")
-    assert [key for _, key in subject.batches(1)].count("a") == 1
-    subject.cluster.start(2)
-    for _ in range(10):
-        subject.pass_time(0.2)
-        subject.put(producer, "filler")
-    assert not any(key == "a" for broker in (1, 2, 3) for _, key in subject.batches(broker))
+    subject.wait_for_isr(1, 2, 3)
+    subject.fill(producer, 10)
+    remaining = {broker for broker in (1, 2, 3) if "a" in {key for _, key in subject.batches(broker)}}
+    assert remaining == (set() if coordinated else {2})
 
 
 def test_a_new_replica_copies_no_faster_than_it_may(subject: Subject) -> None:
@@ -272,14 +255,10 @@ def test_time_alone_makes_a_pass_due() -> None:
     assert due_later_ms(log, TOPIC, 200) is None
 
 
-@pytest.mark.parametrize(
-    ("at_ms", "segment_bytes", "begins"), [(100, 10**9, False), (101, 10**9, True), (50, 120, True)]
-)
-def test_segments_end_by_the_time_of_their_batches_and_by_size(
-    at_ms: int, segment_bytes: float, *, begins: bool
-) -> None:
+def test_segments_end_by_the_time_of_their_batches_and_by_size() -> None:
     assert not begins_segment(100, 1, replica(), batch(0, 0))
-    assert begins_segment(100, segment_bytes, replica(batch(0, 0)), batch(1, at_ms)) is begins
+    for at_ms, segment_bytes, begins in ((100, 10**9, False), (101, 10**9, True), (50, 120, True)):
+        assert begins_segment(100, segment_bytes, replica(batch(0, 0)), batch(1, at_ms)) is begins
 
 
 @pytest.mark.parametrize("settings", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
@@ -319,7 +298,7 @@ def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subje
     subject.cluster.create({TP: (2, 1, 3)}, COMPACTED)
     assert (subject.partition.leader_id, subject.partition.in_sync) == (1, [1, 3])
     subject.cluster.start(2)
-    subject.wait(lambda: subject.partition.in_sync == [2, 1, 3])
+    subject.wait_for_isr(2, 1, 3)
     assert subject.put(producer, "d") == 0
     subject.wait(subject.is_replicated)
     assert all(subject.batches(broker) == [(0, "d")] for broker in (1, 2, 3))
@@ -354,9 +333,7 @@ def test_a_dead_broker_may_be_elected_where_nobody_knows_yet(subject: Subject) -
 
 @pytest.mark.parametrize("raises_epoch", [False, True])
 def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, raises_epoch: bool) -> None:
-    subject.client = SimulatedClient(
-        subject.cluster, TransactionCoordinator(subject.cluster), raises_epoch=raises_epoch
-    )
+    subject.client = replace(subject.client, raises_epoch=raises_epoch)
     first = subject.producer("tx")
     subject.put(first, "a")
     first.transact("commit")

@@ -20,6 +20,7 @@ from harness.report.stored import read_contents
 
 ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
+SERVED = "broker 2 will never deliver t-0 past offset 0 to read_committed consumers"
 
 
 def verdict_json(verdict: str) -> dict[str, Any]:
@@ -42,27 +43,37 @@ def stored(results: Path, day: int, verdict: str, version: str = "4.4.0", **more
     return folder.path
 
 
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
 def written(results: Path, out: Path) -> str:
     write_site(results, out, lambda _: None)
     return (out / "index.html").read_text()
 
 
-def test_verdicts_are_counted_by_version(tmp_path: Path) -> None:
-    results = tmp_path / "results"
+def test_verdicts_are_counted_by_version(results: Path, site: Path) -> None:
     for day, verdict in enumerate((ANOMALY, ANOMALY, UNKNOWN)):
         stored(results, day, verdict)
     stored(results, 4, CLEAN, takes_away=False)
-    text = written(results, tmp_path / "site")
+    text = written(results, site)
     assert "<p>4 runs. " in text
     assert "✗ anomaly</span> 2 of 3; " in text
     assert "? unknown</span> 1 of 3" in text
     assert text.count('<span class="faint">no run</span>') == 12
 
 
-def test_folders_that_vanish_while_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results, scan = tmp_path / "results", os.scandir
+def test_folders_that_vanish_while_runs_are_looked_for(
+    results: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored(results, 1, CLEAN)
-    gone = results / "nightly"
+    gone, scan = results / "nightly", os.scandir
     gone.mkdir()
 
     def scandir(path: str) -> Any:
@@ -71,28 +82,26 @@ def test_folders_that_vanish_while_runs_are_looked_for(tmp_path: Path, monkeypat
         return scan(path)
 
     monkeypatch.setattr("os.scandir", scandir)
-    assert "<p>1 run. " in written(results, tmp_path / "site")
+    assert "<p>1 run. " in written(results, site)
     assert not gone.exists()
 
 
-def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
-    results, site = tmp_path / "results", tmp_path / "site"
-    path = stored(results, 1, ANOMALY)
+def test_each_run_has_its_page_and_each_anomaly_too(results: Path, site: Path) -> None:
+    stored(results, 1, ANOMALY)
     (stored(results, 2, CLEAN) / "report.html").write_text("<script>stolen()</script>")
     text = written(results, site)
-    for name in (path.name, ID.format(2)):
-        assert f'href="runs/kafka-4.4/stuck-lso/{name}.html"' in text
-    assert "<h1><span" in (site / "runs/kafka-4.4/stuck-lso" / f"{path.name}.html").read_text()
-    drawn = (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text()
+    first, second = (f"runs/kafka-4.4/stuck-lso/{ID.format(day)}.html" for day in (1, 2))
+    assert f'href="{first}"' in text
+    assert f'href="{second}"' in text
+    assert "<h1><span" in (site / first).read_text()
+    drawn = (site / second).read_text()
     assert "stolen" not in drawn, "a folder from elsewhere may have any page"
     assert "script-src &#39;sha256-" in drawn
-    shown = (site / "anomalies" / "stuck-lso.html").read_text()
-    assert f'href="../runs/kafka-4.4/stuck-lso/{path.name}.html#finding-1"' in shown
+    assert f'href="../{first}#finding-1"' in (site / "anomalies" / "stuck-lso.html").read_text()
     assert "No run in this folder has this anomaly." in (site / "anomalies" / "aborted-to-committed.html").read_text()
 
 
-def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
-    results = tmp_path / "results"
+def test_what_is_no_whole_run_is_left_out_and_reported(results: Path, site: Path) -> None:
     stored(results, 1, CLEAN)
     (stored(results, 2, CLEAN) / "verdict.json").unlink()
     (stored(results, 3, CLEAN) / "verdict.json").write_text("{")
@@ -100,28 +109,27 @@ def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
     manifest = stored(results, 5, CLEAN) / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "scenarios": [{"topic": "t"}]}))
     (results / "kafka-4.4" / "stuck-lso" / "latest").symlink_to(ID.format(1))
+    result = verdict_json(ANOMALY)
+    result["findings"][0]["witness"] = "text"
+    (stored(results, 6, ANOMALY) / "verdict.json").write_text(json.dumps(result))
     contents = read_contents(results)
     assert [run.folder.run_id for run in contents.runs] == [ID.format(1)]
-    assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in contents.left_out) == [
-        ID.format(day) for day in (2, 3, 4, 5)
-    ]
-    assert "has no verdict.json: it is in progress, or was interrupted" in written(results, tmp_path / "site")
+    left_out = sorted(line.removeprefix("kafka-4.4/stuck-lso/") for line in contents.left_out)
+    assert [line.partition(" ")[0] for line in left_out] == [ID.format(day) for day in (2, 3, 4, 5, 6)]
+    assert left_out[-1].endswith(" cannot be read: ValueError: Verdict.findings[0].witness is str")
+    assert "has no verdict.json: it is in progress, or was interrupted" in written(results, site)
 
 
-def test_a_page_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
-    results = tmp_path / "results"
+def test_a_page_that_cannot_be_drawn_is_reported(results: Path, site: Path) -> None:
     (stored(results, 1, CLEAN) / "history.jsonl").write_text("{\n")
-    text = written(results, tmp_path / "site")
+    text = written(results, site)
     assert "has no page: UsageError: the run folder is damaged" in text
     assert 'href="runs/' not in text
 
 
-def test_written_analyses_are_pages_and_markup_in_them_is_text(tmp_path: Path) -> None:
-    results, site = tmp_path / "results", tmp_path / "site"
+def test_written_analyses_are_pages_and_markup_in_them_is_text(results: Path, site: Path) -> None:
     stored(results, 1, CLEAN)
-    (results / "2026-11-22-kafka.md").write_text(
-        "# Findings of the week\n\n| a | b |\n|---|---|\n| <script>x</script> | 2 |\n"
-    )
+    (results / "2026-11-22-kafka.md").write_text("# Findings of the week\n\n| a |\n|---|\n| <script>x</script> |\n")
     (results / "README.md").write_text("# Not this one")
     text = written(results, site)
     assert '<a href="analyses/2026-11-22-kafka.html">Findings of the week</a>' in text
@@ -131,8 +139,7 @@ def test_written_analyses_are_pages_and_markup_in_them_is_text(tmp_path: Path) -
     assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in page
 
 
-def test_a_run_is_compared_with_the_previous_one_of_its_kind(tmp_path: Path) -> None:
-    results, site = tmp_path / "results", tmp_path / "site"
+def test_a_run_is_compared_with_the_previous_one_of_its_kind(results: Path, site: Path) -> None:
     stored(results, 1, CLEAN, seed=1)
     stored(results, 2, UNKNOWN, nemesis="pause")
     stored(results, 3, ANOMALY, seed=2, jars={"kafka": "beef"})
@@ -142,21 +149,14 @@ def test_a_run_is_compared_with_the_previous_one_of_its_kind(tmp_path: Path) -> 
     page = (site / "differences" / name).read_text()
     rows = re.findall(r'<th scope="row">([^<]+).*?<td>(.*?)</td><td>(.*?)</td>', page)
     assert rows == [
-        ("stuck-lso", "clean", "anomaly"),
-        (
-            "stuck-lso on broker 2, t-0",
-            "none",
-            "broker 2 will never deliver t-0 past offset 0 to read_committed consumers",
-        ),
-        ("seed", "1", "2"),
-        ("jars.kafka", "none", "beef"),
-    ]
+        ("stuck-lso", "clean", "anomaly"), ("stuck-lso on broker 2, t-0", "none", SERVED),
+        ("seed", "1", "2"), ("jars.kafka", "none", "beef"),
+    ]  # fmt: skip
     links = re.findall(r'href="([^"]+\.html)"', page)
     assert [(site / "differences" / name).parent.joinpath(link).resolve().exists() for link in links] == [True] * 3
 
 
-def test_nights_have_pages(tmp_path: Path) -> None:
-    results, site = tmp_path / "results", tmp_path / "site"
+def test_nights_have_pages(results: Path, site: Path) -> None:
     stored(results, 1, ANOMALY)
     write_night(results, "nightly/one", RUN)
     write_night(results, "nightly/two", RUN, status="regressed", flaky=["it failed once"])
@@ -174,42 +174,22 @@ def test_nights_have_pages(tmp_path: Path) -> None:
     assert "flaky: it failed once" in two
 
 
-def test_a_finding_without_its_fields_leaves_its_run_out(tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    path = stored(results, 1, ANOMALY)
-    result = verdict_json(ANOMALY)
-    result["findings"][0]["witness"] = "text"
-    (path / "verdict.json").write_text(json.dumps(result))
-    assert read_contents(results).left_out == [
-        f"kafka-4.4/stuck-lso/{path.name} cannot be read: ValueError: Verdict.findings[0].witness is str"
-    ]
-
-
-def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path) -> None:
-    results, site = tmp_path / "results", tmp_path / "site"
+def test_a_site_is_written_again_and_nothing_else_is_written_over(results: Path, site: Path) -> None:
     path = stored(results, 1, CLEAN)
     written(results, site)
     (path / "verdict.json").write_text(json.dumps(verdict_json(UNKNOWN)))
     assert "? unknown</span> 1 of 1" in written(results, site)
-    with pytest.raises(UsageError, match="has files that are not part of a report"):
-        written(results, results)
+    for out, message in (
+        (results, "has files that are not part of a report"),
+        (Path("/proc/x"), "--out /proc/x cannot be written: No such file or directory"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            written(results, out)
 
 
-def test_a_site_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    stored(tmp_path / "results", 1, CLEAN)
-    with pytest.raises(UsageError, match="--out /proc/x cannot be written: No such file or directory"):
-        written(tmp_path / "results", Path("/proc/x"))
-
-
-def test_a_folder_without_runs(tmp_path: Path) -> None:
+def test_a_folder_without_runs(tmp_path: Path, site: Path) -> None:
     with pytest.raises(UsageError, match="has no run with a verdict; `harness run` writes some there"):
-        written(tmp_path, tmp_path / "site")
-
-
-# --- harness compare
-
-
-SERVED = "broker 2 will never deliver t-0 past offset 0 to read_committed consumers"
+        written(tmp_path, site)
 
 
 def test_runs_of_any_kind_are_compared(tmp_path: Path) -> None:
@@ -219,14 +199,10 @@ def test_runs_of_any_kind_are_compared(tmp_path: Path) -> None:
     assert ran.exit_code == EXIT_CLEAN
     content = json.loads(ran.stdout)
     assert content["verdicts"] == [{"name": "stuck-lso", "before": "clean", "after": "anomaly", "differs": True}]
-    assert content["findings"] == [
-        {"name": "stuck-lso on broker 2, t-0", "before": None, "after": SERVED, "differs": True}
-    ]
-    assert [(one["name"], one["before"], one["after"]) for one in content["settings"]] == [
-        ("target.name", "kafka-4.4", "kafka-4.3"),
-        ("target.version", "4.4.0", "4.3.1"),
-        ("nemesis", "kill", "pause"),
-    ]
+    assert [tuple(row.values()) for row in (*content["findings"], *content["settings"])] == [
+        ("stuck-lso on broker 2, t-0", None, SERVED, True), ("target.name", "kafka-4.4", "kafka-4.3", True),
+        ("target.version", "4.4.0", "4.3.1", True), ("nemesis", "kill", "pause", True),
+    ]  # fmt: skip
 
 
 def test_what_is_in_neither_run_is_said_in_a_line(tmp_path: Path) -> None:

@@ -11,52 +11,24 @@ WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms", "message.timestamp.t
 """Topic settings that say what a pass removes, or which clock it uses; every other one says when a pass begins."""
 
 
-def window_of_brokers_s(timers: Timers) -> float:
-    return timers.window_s + MOST_STEPS * timers.clock_step_s
-
-
-@pytest.fixture(params=TIMERS.values(), ids=list(TIMERS))
-def timers(request: pytest.FixtureRequest) -> Timers:
-    found: Timers = request.param
-    return found
-
-
-def test_a_name_finds_its_row(timers: Timers) -> None:
+@pytest.mark.parametrize("timers", TIMERS.values(), ids=TIMERS)
+def test_a_window_opens_in_which_every_removal_is_observed(timers: Timers) -> None:
     assert find_timers(timers.name) is timers
     assert timers.summary
-
-
-def test_topics_are_compacted(timers: Timers) -> None:
     assert timers.topic["cleanup.policy"] == "compact"
-
-
-def test_the_filler_writes_often_enough_for_segments_to_roll(timers: Timers) -> None:
-    assert timers.filler_period_s * 1000 < int(timers.topic["segment.ms"])
-
-
-def test_what_is_removed_is_seen_before(timers: Timers) -> None:
-    assert timers.observe_period_s * 1000 < int(timers.topic["delete.retention.ms"])
-
-
-def test_the_window_leaves_time_for_the_retention_and_a_segment_before_it(timers: Timers) -> None:
     retention_ms, segment_ms = int(timers.topic["delete.retention.ms"]), int(timers.topic["segment.ms"])
-    assert window_of_brokers_s(timers) * 1000 > 2 * (retention_ms + segment_ms)
+    assert timers.filler_period_s * 1000 < segment_ms, "segments roll"
+    assert timers.observe_period_s * 1000 < retention_ms, "a record is seen before it is removed"
+    window_of_brokers_ms = (timers.window_s + MOST_STEPS * timers.clock_step_s) * 1000
+    assert window_of_brokers_ms > 2 * (retention_ms + segment_ms)
+    assert int(timers.broker["producer.id.expiration.ms"]) < window_of_brokers_ms
 
 
-def test_producers_expire_within_the_window(timers: Timers) -> None:
-    assert int(timers.broker["producer.id.expiration.ms"]) < window_of_brokers_s(timers) * 1000
-
-
-def test_the_freeze_covers_whatever_begins_a_pass(timers: Timers) -> None:
+@pytest.mark.parametrize("timers", TIMERS.values(), ids=TIMERS)
+def test_the_freeze_covers_whatever_begins_a_pass_and_outlasts_the_run(timers: Timers) -> None:
     assert set(timers.topic) - WHAT_IS_CLEANED <= set(FREEZE)
-
-
-def test_the_freeze_outlasts_the_run(timers: Timers) -> None:
-    assert int(FREEZE["segment.ms"]) > (timers.window_s + timers.settle_s) * 1000
-    assert int(FREEZE["max.compaction.lag.ms"]) > int(FREEZE["segment.ms"])
-
-
-def test_no_dirty_ratio_exceeds_that_of_the_freeze(timers: Timers) -> None:
+    run_ms = (timers.window_s + timers.settle_s) * 1000
+    assert int(FREEZE["max.compaction.lag.ms"]) > int(FREEZE["segment.ms"]) > run_ms
     assert float(timers.topic["min.cleanable.dirty.ratio"]) < 1.0 == float(FREEZE["min.cleanable.dirty.ratio"])
 
 
@@ -64,12 +36,9 @@ def test_a_run_of_minutes_or_days_can_be_resumed() -> None:
     assert [timers.name for timers in TIMERS.values() if timers.is_resumable] == ["10m", "default"]
 
 
-@pytest.mark.parametrize("timers", [DAYS, DEFAULT])
-def test_days_are_those_of_kafka(timers: Timers) -> None:
-    assert timers.topic["delete.retention.ms"] == timers.broker["producer.id.expiration.ms"] == "86400000"
-
-
-def test_steps_of_clocks_pass_the_retention_but_not_the_seven_days_of_coordinators() -> None:
+def test_days_are_those_of_kafka_and_steps_of_clocks_pass_them_but_not_the_seven_days_of_coordinators() -> None:
+    for timers in (DAYS, DEFAULT):
+        assert timers.topic["delete.retention.ms"] == timers.broker["producer.id.expiration.ms"] == "86400000"
     assert int(DAYS.topic["delete.retention.ms"]) < DAYS.clock_step_s * 1000
     assert MOST_STEPS * DAYS.clock_step_s < 7 * 24 * 3600
 
