@@ -18,6 +18,7 @@ CASES = Path(__file__).parent / "gate_cases"
 HOOKS = {"cleanableUpTo", "goingOn", "swapping", "image", "applying", "beforeFetch", "truncation"}
 OF_MARKERS = {"cleaning", "horizon"}
 FAKE = "package kafka.server; public class ReplicaManager {{ {members} }}"
+FETCHES = "public long initialFetchOffset(Object log) { return 0; }"
 
 
 @pytest.mark.parametrize("options", ["", "hold=markers,topics=orders-*,give-up-after-ms=60000"])
@@ -34,10 +35,7 @@ def test_the_agent_fits_every_version(target: str, options: str) -> None:
     ("members", "lack"),
     [
         ("", "ReplicaManager.initialFetchOffset -> beforeFetch was inserted 0 times instead of 1"),
-        (
-            "public long initialFetchOffset(Object log) { return 0; }",
-            "ReplicaManager.applyDelta -> applying was inserted 0 times",
-        ),
+        (FETCHES, "ReplicaManager.applyDelta -> applying was inserted 0 times"),
     ],
 )
 def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path: Path, members: str, lack: str) -> None:
@@ -46,8 +44,7 @@ def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path:
     compile_java(tmp_path, source)
     classpath = os.pathsep.join([str(tmp_path), classpath_of("kafka-4.4")])
     tried = verify_agent(find_java(), agent().jar, classpath)
-    assert not tried.fits
-    assert tried.hooks == ()
+    assert (tried.fits, tried.hooks) == (False, ())
     assert lack in tried.reason
 
 
@@ -89,9 +86,8 @@ def test_the_jar_has_one_package() -> None:
 
 
 def test_only_classes_whose_references_are_checked_use_kafka() -> None:
-    users = {
-        name for name, text in GATE.sources.items() if b"import org.apache.kafka" in text or b"import org.slf4j" in text
-    }
+    packages = (b"import org.apache.kafka", b"import org.slf4j")
+    users = {name for name, text in GATE.sources.items() if any(package in text for package in packages)}
     assert users == {"ImageReader.java", "Log.java"}
 
 

@@ -30,9 +30,8 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
 )
 def test_what_a_cleaner_leaves(classpath: str, tmp_path: Path, options: str, held: str, passes: str) -> None:
-    done = run_java(
-        "compaction.gate.RealCleaner", classpath, flags=(agent().flag(options), f"-Dfolder={tmp_path.resolve()}")
-    )
+    flags = (agent().flag(options), f"-Dfolder={tmp_path.resolve()}")
+    done = run_java("compaction.gate.RealCleaner", classpath, flags=flags)
     assert done.returncode == 0, done.stderr
     events = [event for line in done.stderr.encode().splitlines() if (event := parse_line(line, 2))]
     expected = [] if options.startswith("except") else [HELD, RELEASED] * 3 + [HELD]

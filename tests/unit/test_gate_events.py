@@ -8,21 +8,20 @@ import pytest
 from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.play.protection import Gates
 from harness.protect.gate.build import gate_options
-from harness.protect.gate.events import is_held, parse_line
+from harness.protect.gate.events import parse_line
 
-HELD = (
-    b"[23:01:02.345] [INFO] compaction.gate - compaction-gate: held topic=stuck-lso partition=0 time_ms=1000"
-    b" reason=not-in-sync missing=[2]\n"
-)
-RELEASED = HELD.replace(
-    b"held topic", b"released topic").replace(b"reason=not-in-sync missing=[2]", b"held_ms=70 grown_bytes=-5"
-)  # fmt: skip
+OF_A_GATE = b"[23:01:02.345] [INFO] compaction.gate - compaction-gate: %s topic=stuck-lso partition=0 time_ms=1000 %s\n"
+HELD = OF_A_GATE % (b"held", b"reason=not-in-sync missing=[2]")
+RELEASED = OF_A_GATE % (b"released", b"held_ms=70 grown_bytes=-5")
 ANEW = b"compaction-gate: began-anew topic=a.b_c-1 partition=12 time_ms=5 leader=3 before=null dropped_up_to=400\n"
 ANEW_BY_THE_PATCH = (
     b"23:01:02.345 [main] [INFO] kafka.server.ReplicaManager - Copying a.b_c-1-12 anew from leader 2, as this replica"
     b" is being added: dropping its log up to offset 400.\n"
 )
+WAITS = b"INFO Compaction of a.b_c-1-12 waits until all of its replicas are in sync (kafka.log.LogCleaner)\n"
+GOES_ON = b"INFO Compaction of a.b_c-1-12 goes on, as all of its replicas are in sync (kafka.log.LogCleaner)\n"
 PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
+A_12 = {"broker": 3, "topic": "a.b_c-1", "partition": 12}
 
 
 @pytest.mark.parametrize(
@@ -30,28 +29,10 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
     [
         (HELD, {**PLACE, "event": "held", "reason": "not-in-sync"}),
         (RELEASED, {**PLACE, "event": "released", "held_ms": 70, "grown_bytes": -5}),
-        (
-            ANEW,
-            {
-                "broker": 3, "topic": "a.b_c-1", "partition": 12, "time_ms": 5, "event": "began-anew",
-                "leader": 3, "dropped_up_to": 400,
-            },
-        ),
-        (
-            ANEW_BY_THE_PATCH,
-            {
-                "broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "began-anew", "leader": 2,
-                "dropped_up_to": 400,
-            },
-        ),
-        (
-            b"INFO Compaction of a.b_c-1-12 waits until all of its replicas are in sync (kafka.log.LogCleaner)\n",
-            {"broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "held"},
-        ),
-        (
-            b"INFO Compaction of a.b_c-1-12 goes on, as all of its replicas are in sync (kafka.log.LogCleaner)\n",
-            {"broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "released"},
-        ),
+        (ANEW, {**A_12, "time_ms": 5, "event": "began-anew", "leader": 3, "dropped_up_to": 400}),
+        (ANEW_BY_THE_PATCH, {**A_12, "event": "began-anew", "leader": 2, "dropped_up_to": 400}),
+        (WAITS, {**A_12, "event": "held"}),
+        (GOES_ON, {**A_12, "event": "released"}),
         (
             b"compaction-gate: held-all time_ms=7 reason=old-image: compaction waits: the image is old (3600889 ms)\n",
             {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"},
@@ -64,7 +45,7 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
         (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
         (b"\xff\xfe\n", None),
     ],
-)  # fmt: skip
+)
 def test_a_line_of_a_log(line: bytes, event: dict[str, object] | None) -> None:
     assert parse_line(line, 3) == event
 
@@ -72,9 +53,10 @@ def test_a_line_of_a_log(line: bytes, event: dict[str, object] | None) -> None:
 def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     paths = {broker: tmp_path / f"{broker}.log" for broker in (1, 3)}
     logs = ServerLogs(paths, parse_line)
+    gates = Gates(logs, tmp_path / "gate.jsonl")
 
     def holds(broker: int, partition: int) -> bool:
-        return is_held(logs.events(), broker, ("stuck-lso", partition))
+        return gates.holds(broker, ("stuck-lso", partition))
 
     assert logs.events() == []
     paths[3].write_bytes(b"first line\n" + HELD[:40])
@@ -88,7 +70,9 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     with paths[3].open("ab") as log:
         log.write(RELEASED)
     assert not holds(3, 0)
-    assert [event["event"] for event in logs.events()] == ["held", "released-all", "began-anew", "released"]
+    gates.write()
+    events = [json.loads(line) for line in (tmp_path / "gate.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["held", "released-all", "began-anew", "released"]
 
 
 @pytest.mark.parametrize(
@@ -107,31 +91,12 @@ def test_with_a_short_retention_the_last_high_watermarks_count(
     assert gate_options(given, {"delete.retention.ms": retention_ms}) == options
 
 
-WAITS = "INFO Compaction of orders-0 waits until all of its replicas are in sync\n"
-GOES_ON = "INFO Compaction of orders-0 goes on, as all of its replicas are in sync\n"
-
-
-def gates(folder: Path, *lines: str, is_build: bool) -> Gates:
-    (folder / "1.log").write_text("INFO started\n" + "".join(lines))
-    return Gates(ServerLogs({1: folder / "1.log"}, parse_line), folder / "gate.jsonl", is_build=is_build)
-
-
-def test_a_build_with_the_rules_holds_what_it_says(tmp_path: Path) -> None:
-    build = gates(tmp_path, WAITS, is_build=True)
-    assert build.holds(1, ("orders", 0))
-    assert not build.holds(1, ("orders", 1))
-    with (tmp_path / "1.log").open("a") as log:
-        log.write(GOES_ON)
-    assert not build.holds(1, ("orders", 0))
-    build.write()
-    events = [json.loads(line) for line in (tmp_path / "gate.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in events] == ["held", "released"]
-    assert {(event["topic"], event["partition"]) for event in events} == {("orders", 0)}
-
-
-@pytest.mark.parametrize(("is_build", "is_written"), [(True, False), (False, True)])
-def test_only_of_gates_no_events_are_evidence(tmp_path: Path, is_build: bool, is_written: bool) -> None:  # noqa: FBT001
-    silent = gates(tmp_path, is_build=is_build)
-    assert not silent.holds(1, ("orders", 0))
-    silent.write()
+@pytest.mark.parametrize(
+    ("is_build", "log", "is_written"), [(True, b"", False), (True, WAITS, True), (False, b"", True)]
+)
+def test_only_of_gates_no_events_are_evidence(tmp_path: Path, *, is_build: bool, log: bytes, is_written: bool) -> None:
+    (tmp_path / "1.log").write_bytes(b"INFO started\n" + log)
+    gates = Gates(ServerLogs({1: tmp_path / "1.log"}, parse_line), tmp_path / "gate.jsonl", is_build=is_build)
+    assert gates.holds(1, ("a.b_c-1", 12)) is bool(log)
+    gates.write()
     assert (tmp_path / "gate.jsonl").exists() is is_written

@@ -66,7 +66,7 @@ def pending(at: int, producer: int = 7, key: str = "K") -> Commit:
     return Commit(at, key, deletes=False, producer=producer)
 
 
-COMMITTED, ABORTED = TransactionEnd(7, COMMIT), TransactionEnd(7, ABORT)
+COMMITTED, ABORTED, OTHER_COMMITTED = TransactionEnd(7, COMMIT), TransactionEnd(7, ABORT), TransactionEnd(8, COMMIT)
 LOGS: dict[str, tuple[list[Commit | TransactionEnd], Answer]] = {
     "nothing": ([], Answer(None)),
     "a plain commit": ([plain(0)], Answer(0)),
@@ -79,12 +79,9 @@ LOGS: dict[str, tuple[list[Commit | TransactionEnd], Answer]] = {
     "superseded while pending": ([pending(0), plain(1), COMMITTED], Answer(1)),
     "plain beside pending": ([pending(0), plain(1)], Answer(1, is_pending=True)),
     "of another key": ([pending(0, key="L"), COMMITTED, plain(2)], Answer(2)),
-    "another producer's marker": ([pending(0), TransactionEnd(8, COMMIT)], Answer(None, is_pending=True)),
-    "two producers, the first ends last": (
-        [pending(0), pending(1, 8), TransactionEnd(8, COMMIT), TransactionEnd(7, COMMIT)],
-        Answer(1),
-    ),
-    "two producers, one is left": ([pending(0), pending(1, 8), TransactionEnd(8, COMMIT)], Answer(1, is_pending=True)),
+    "another producer's marker": ([pending(0), OTHER_COMMITTED], Answer(None, is_pending=True)),
+    "two producers, the first ends last": ([pending(0), pending(1, 8), OTHER_COMMITTED, COMMITTED], Answer(1)),
+    "two producers, one is left": ([pending(0), pending(1, 8), OTHER_COMMITTED], Answer(1, is_pending=True)),
     "the last of a transaction": ([pending(0), pending(1), COMMITTED], Answer(1)),
     "the next marker ends all": ([pending(0), pending(3), COMMITTED], Answer(3)),
 }
@@ -119,12 +116,8 @@ def test_versions_and_their_coordinators() -> None:
 
 def test_an_emptied_batch_is_nothing_to_load() -> None:
     world = cluster("t puts K; t aborts; 1 cleans")
-    emptied = [batch for batch in world.replicas[1].batches() if not batch.records]
-    assert emptied, "the producer's last batch"
+    assert any(not batch.records for batch in world.replicas[1].batches()), "the producer's last batch"
     assert load(world.replicas[1], drops_pending=True).answer("K") == Answer(None)
-
-
-# A replica that was down, in the model.
 
 
 WAYS = {
@@ -168,18 +161,26 @@ def test_a_hidden_offset_is_superseded_anyway(coordinator: str) -> None:
     assert wrong(world) == []
 
 
-@BOTH
-def test_the_next_abort_ends_the_freeze_and_the_next_commit_brings_back(coordinator: str) -> None:
-    frozen = f"t puts K; 2 leaves; t commits; p deletes K; {GONE}; 2 returns"
-    assert wrong(cluster(frozen, coordinator)) == [(2, FROZEN)]
-    assert wrong(cluster(f"{frozen}; t puts L; t aborts", coordinator)) == []
-    assert wrong(cluster(f"{frozen}; t puts L; t commits", coordinator)) == [(2, DELETED_BACK)]
+FREEZE = f"t puts K; 2 leaves; t commits; p deletes K; {GONE}; 2 returns"
+DELETED_WHILE_FROZEN = f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; 2 returns; p deletes K; 2 leads"
+DELETED_WHILE_PENDING = f"p puts K; t puts K; p deletes K; 2 leaves; t commits; {GONE}; 2 returns"
+SEQUELS: dict[str, tuple[str, list[tuple[int, str]], list[tuple[int, str]]]] = {
+    "frozen": (FREEZE, [(2, FROZEN)], [(2, FROZEN)]),
+    "the next abort ends the freeze": (f"{FREEZE}; t puts L; t aborts", [], []),
+    "the next commit brings back": (f"{FREEZE}; t puts L; t commits", [(2, DELETED_BACK)], [(2, DELETED_BACK)]),
+    "deleting the offset ends the freeze of the new coordinator": (DELETED_WHILE_FROZEN, [(2, FROZEN + AT_RELOAD)], []),
+    # Broker 3 has not removed the pending offset yet, and has the COMMIT: there the deleted offset is back.
+    "deleted while pending": (DELETED_WHILE_PENDING, [(2, FROZEN + AT_RELOAD), (3, DELETED_BACK + AT_RELOAD)], []),
+    "in an open transaction, not judged yet": (f"{WAYS[DELETED_BACK]}; t puts K", [], []),
+    "aborted": (f"{WAYS[DELETED_BACK]}; t puts K; t aborts", [(2, DELETED_BACK)], [(2, DELETED_BACK)]),
+    "committed": (f"{WAYS[DELETED_BACK]}; t puts K; t commits", [], []),
+}
 
 
-def test_deleting_the_offset_ends_the_freeze_of_the_new_coordinator_only() -> None:
-    frozen = f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; 2 returns; p deletes K; 2 leads"
-    assert wrong(cluster(frozen, OLD)) == [(2, FROZEN + AT_RELOAD)]
-    assert wrong(cluster(frozen, NEW)) == []
+@pytest.mark.parametrize("name", SEQUELS)
+def test_what_follows_an_outage_changes_the_consequences(name: str) -> None:
+    steps, of_old, of_new = SEQUELS[name]
+    assert (wrong(cluster(steps, OLD)), wrong(cluster(steps, NEW))) == (of_old, of_new)
 
 
 def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_reload() -> None:
@@ -191,20 +192,6 @@ def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_
     assert world.coordinator.answer("K") == Answer(1)
     assert wrong(cluster("p puts K; t puts K; p deletes K; t commits; 1 cleans; 2 cleans; 3 cleans", OLD)) == []
     assert wrong(cluster("p puts K; t puts K; p deletes K; t commits", NEW)) == []
-
-
-def test_the_old_coordinator_freezes_for_an_offset_that_was_deleted() -> None:
-    """Broker 3 has not removed the pending offset yet, and has the COMMIT: there the deleted offset is back."""
-    way = f"p puts K; t puts K; p deletes K; 2 leaves; t commits; {GONE}; 2 returns"
-    assert wrong(cluster(way, OLD)) == [(2, FROZEN + AT_RELOAD), (3, DELETED_BACK + AT_RELOAD)]
-    assert wrong(cluster(way, NEW)) == []
-
-
-def test_an_offset_that_an_open_transaction_commits_is_not_judged_yet() -> None:
-    back = f"{WAYS[DELETED_BACK]}; t puts K"
-    assert wrong(cluster(back)) == []
-    assert wrong(cluster(f"{back}; t aborts")) == [(2, DELETED_BACK)]
-    assert wrong(cluster(f"{back}; t commits")) == []
 
 
 @pytest.mark.parametrize(

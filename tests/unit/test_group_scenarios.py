@@ -42,22 +42,16 @@ def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
     test = plan_run(RunOptions("kafka-4.4", "groups", partitions=2))
     groups = groups_of(test)
     assert sorted(groups) == [("__consumer_offsets", n) for n in range(14)]
-    assert [groups["__consumer_offsets", n].topic for n in (0, 1, 2)] == [
-        "group-stuck-lso-input", "group-stuck-lso-input", "group-aborted-to-committed-input",
-    ]  # fmt: skip
+    stuck, second, poison = (groups["__consumer_offsets", n].topic for n in (0, 1, 2))
+    assert (stuck, second, poison) == ("group-stuck-lso-input", stuck, "group-aborted-to-committed-input")
     assert all(offsets_partition(group.name, 14) == tp[1] for tp, group in groups.items())
     assert test.broker_settings["offsets.topic.num.partitions"] == "14"
     assert group_in("g", 3, 10).startswith("g-")
 
 
-def test_group_protocols_are_those_of_the_version() -> None:
-    protocols = {
-        name: plan_run(RunOptions(name, "groups")).target.group_protocols for name in ("kafka-3.9", "kafka-4.0")
-    }
-    assert protocols == {"kafka-3.9": ("classic",), "kafka-4.0": ("classic", "consumer")}
-
-
-# Keys
+@pytest.mark.parametrize(("name", "protocols"), [("kafka-3.9", ("classic",)), ("kafka-4.0", ("classic", "consumer"))])
+def test_group_protocols_are_those_of_the_version(name: str, protocols: tuple[str, ...]) -> None:
+    assert plan_run(RunOptions(name, "groups")).target.group_protocols == protocols
 
 
 def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
@@ -74,9 +68,6 @@ def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
 )
 def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
     assert decode_offset_key(content) is None
-
-
-# Operations of clients
 
 
 @dataclass
@@ -174,9 +165,6 @@ def test_what_a_library_refuses_is_no_record_and_a_commit_that_no_log_shows_ends
     assert sent(groups, "10")[0] == [("COORDINATOR_NOT_AVAILABLE", -1)]
 
 
-# Consequences for groups
-
-
 def seen(broker: int, *, first: dict[str, int], offsets: dict[str, int], protocol: str = "classic", **more: Any) -> Any:
     who = {"type": "ok", "topic": "__consumer_offsets", "partition": 3, "broker": broker, "group": "g", "input": "in"}
     return [
@@ -188,10 +176,11 @@ def seen(broker: int, *, first: dict[str, int], offsets: dict[str, int], protoco
 
 HERE = (("__consumer_offsets", 3), 2)
 WHO = "while broker 2 coordinates group g, "
-
-
 A_CONSUMER = f"{WHO}a consumer (classic protocol) "
 BEGINS = "with broker 1 it begins"
+
+
+SKIPS_ALL = f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0"
 
 
 @pytest.mark.parametrize(
@@ -199,14 +188,7 @@ BEGINS = "with broker 1 it begins"
     [
         (60, 10, [f"{A_CONSUMER}skips offsets 10 to 59 of in-0; {BEGINS} at offset 10"]),
         (10, 11, [f"{A_CONSUMER}repeats offset 10 of in-0; {BEGINS} at offset 11"]),
-        (
-            10,
-            None,
-            [
-                f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0",
-                f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted",
-            ],
-        ),
+        (10, None, [SKIPS_ALL, f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted"]),
         (61, 61, []),
     ],
     ids=["skips", "repeats", "deleted", "no effect"],

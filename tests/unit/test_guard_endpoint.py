@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -32,12 +33,10 @@ OBSERVED = Observation(90_000, {"t": 4096}, {"t": 64.0}, "sizes of logs are unkn
 
 
 def endpoint(status: GuardStatus = STATUS, port: int = 0) -> Endpoint:
-    return Endpoint(
-        "127.0.0.1",
-        port,
-        lambda: families(status, OBSERVED, NOW_MS),
-        lambda: (unhealthy(status, NOW_MS), health(status, OBSERVED)),
-    )
+    def answer() -> tuple[list[str], dict[str, Any]]:
+        return unhealthy(status, NOW_MS), health(status, OBSERVED)
+
+    return Endpoint("127.0.0.1", port, lambda: families(status, OBSERVED, NOW_MS), answer)
 
 
 @pytest.fixture
@@ -76,10 +75,10 @@ def test_health_is_json_with_what_is_paused(served: str) -> None:
     answer = json.loads(text)
     assert (code, answer["healthy"], answer["paused"], answer["skipped"]) == (200, True, ["t"], {"s": "refused"})
     assert answer["notes"] == ["sizes of logs are unknown on broker 2"]
-
-
-def test_another_path_is_not_found(served: str) -> None:
     assert get(f"{served}/")[0] == 404
+    with closing(endpoint(replace(STATUS, failure="alter failed"))) as unhealthy_guard:
+        code, text = get(f"http://{unhealthy_guard.address}/health")
+    assert (code, json.loads(text)["wrong"]) == (503, ["the last round failed: alter failed"])
 
 
 def test_a_closed_endpoint_ends_its_threads_although_a_connection_is_open() -> None:
@@ -107,13 +106,6 @@ def test_a_connection_without_a_request_is_closed_after_half_a_minute() -> None:
 def test_the_endpoint_listens_on_loopback_by_default(command: click.Command) -> None:
     (listen,) = (option for option in command.params if option.name == "listen")
     assert listen.default == "127.0.0.1"
-
-
-def test_an_unhealthy_guard_answers_503() -> None:
-    failed = replace(STATUS, failure="alter failed")
-    with closing(endpoint(failed)) as serving:
-        code, text = get(f"http://{serving.address}/health")
-    assert (code, json.loads(text)["wrong"]) == (503, ["the last round failed: alter failed"])
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,11 @@ from harness.protect.guard.service import GuardStatus
 
 FILES = Path(compose.guard.__file__).parent
 PAGE = (ROOT / "docs/reference/guard.md").read_text()
-METRICS = {family.name for family in families(GuardStatus(), Observation(), 1)}
-EXPOSED = {
-    sample.name
-    for status in (families(GuardStatus(), Observation(), 1), watch_status.families(STATUS, NOW_MS))
-    for family in status
-    for sample in family.samples
-} | {family.name for family in families(GuardStatus(), Observation(), 1)}
+OF_GUARD, OF_WATCH = list(families(GuardStatus(), Observation(), 1)), list(watch_status.families(STATUS, NOW_MS))
+METRICS = {family.name for family in OF_GUARD}
+EXPOSED = {sample.name for family in (*OF_GUARD, *OF_WATCH) for sample in family.samples} | METRICS
 """The names of all samples, and of the guard's metrics that have none before the first round."""
-LABELS = {label for family in watch_status.families(STATUS, NOW_MS) for s in family.samples for label in s.labels}
+LABELS = {label for family in OF_WATCH for sample in family.samples for label in sample.labels}
 
 
 def expressions_of_rules() -> list[str]:
@@ -90,12 +86,8 @@ def needed_by(distributions: Iterable[str]) -> set[str]:
     needed = [canonicalize_name(name) for name in distributions]
     for name in needed:
         with suppress(metadata.PackageNotFoundError):  # for another Python or system
-            required = map(Requirement, metadata.requires(name) or ())
-            names = {
-                canonicalize_name(requirement.name)
-                for requirement in required
-                if "extra" not in str(requirement.marker)
-            }
+            required = [Requirement(text) for text in metadata.requires(name) or ()]
+            names = {canonicalize_name(one.name) for one in required if "extra" not in str(one.marker)}
             needed.extend(names - set(needed))
     return set(needed)
 
@@ -127,12 +119,7 @@ def test_the_guard_runs_with_the_packages_of_its_image(left_out: Sequence[str], 
         if not present & {canonicalize_name(owner) for owner in owners} and module.isidentifier()
     }
     assert {"pyspark", "numpy", "pyarrow"} <= absent
-    words = ["guard", "--dry-run", "--bootstrap-server", "127.0.0.1:1"]
-    done = subprocess.run(
-        [sys.executable, "-c", GUARD_ALONE, ",".join({*absent, *left_out}), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [",".join({*absent, *left_out}), "guard", "--dry-run", "--bootstrap-server", "127.0.0.1:1"]
+    done = subprocess.run([sys.executable, "-c", GUARD_ALONE, *words], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert error in done.stderr

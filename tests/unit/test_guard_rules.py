@@ -64,13 +64,6 @@ def test_values_are_compared_as_numbers(one: str | None, other: str | None, same
     assert is_same(one, other) is same
 
 
-def test_a_pause_holds_where_every_record_of_a_log_is_dirty() -> None:
-    """A cleaner takes a log whose ratio is greater than the setting, or a record that is older than the lag."""
-    all_dirty_ratio, oldest_record_ms = 1.0, 10 * 365 * 86_400_000
-    assert not all_dirty_ratio > float(PAUSE[DIRTY_RATIO])
-    assert not oldest_record_ms > int(PAUSE[MAX_LAG_MS])
-
-
 def test_the_window_is_the_lag_and_the_retention() -> None:
     lag, retention = ConfigEntry("7", is_explicit=True), ConfigEntry("5", is_explicit=False)
     assert window_ms({MIN_LAG_MS: lag, RETENTION_MS: retention}) == 12
@@ -82,8 +75,7 @@ def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> No
 
 
 def test_one_broker_that_says_so_is_enough() -> None:
-    old = {("t", 0): PartitionState(1, (1, 2), (1, 2))}
-    new = {("t", 0): PartitionState(1, (1, 2), (1,))}
+    old, new = ({("t", 0): PartitionState(1, (1, 2), isr)} for isr in ((1, 2), (1,)))
     for answers in ([old, new], [new, old]):
         view = united(answers)
         assert view.exposed == view.topics == {"t"}
@@ -122,12 +114,11 @@ def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> Non
 @pytest.mark.parametrize(
     "content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}]
 )
-def test_an_entry_without_its_fields_changes_nothing(content: dict[str, object]) -> None:
-    assert PauseState().after([Entry("pausing", "t", 1, "w", content)]) == PauseState()
-
-
-def test_kinds_of_other_commands_are_skipped() -> None:
-    assert PauseState().after([Entry("repair-plan", "t", 1, "repair", {"steps": []})]) == PauseState()
+@pytest.mark.parametrize("kind", ["pausing", "repair-plan"])
+def test_an_entry_without_its_fields_and_a_kind_of_another_command_change_nothing(
+    kind: str, content: dict[str, object]
+) -> None:
+    assert PauseState().after([Entry(kind, "t", 1, "w", content)]) == PauseState()
 
 
 def test_each_holder_lets_go_for_itself() -> None:
@@ -179,24 +170,17 @@ def test_a_release_touches_only_what_the_guard_set() -> None:
     assert (step.announced, step.changes, step.left_alone) == (None, {}, ()), "it was put back already"
 
 
-RATIO = "min.cleanable.dirty.ratio"
-
-
-def entry(kind: str, topic: str = "t", **content: object) -> Entry:
-    return Entry(kind, topic, 1, "w", content)
-
-
 def of_pause(phase: PausePhase, cycle: str = "c", topic: str = "t") -> Entry:
-    return entry(phase, topic, cycle=cycle, found={RATIO: "0.2"})
+    return Entry(phase, topic, 1, "w", {"cycle": cycle, "found": {DIRTY_RATIO: "0.2"}})
 
 
 def drawn(chance: random.Random) -> Entry:
     topic = chance.choice("tu")
     kind = chance.choice([*PausePhase, *PausePhase, HOLD, UNHOLD, NOTE])
     if kind == NOTE:
-        return entry(kind, name=chance.choice("ab"), value=chance.choice([1, None]))
+        return Entry(kind, "t", 1, "w", {"name": chance.choice("ab"), "value": chance.choice([1, None])})
     if kind in {HOLD, UNHOLD}:
-        return entry(kind, topic, by=chance.choice(["repair", "other"]))
+        return Entry(kind, topic, 1, "w", {"by": chance.choice(["repair", "other"])})
     return of_pause(PausePhase(kind), chance.choice("cd"), topic)
 
 
