@@ -49,31 +49,24 @@ def test_arguments_are_not_searched_for_arrays(spark: SparkSession) -> None:
     assert not [value for value in converters if "Numpy" in type(value).__name__]
 
 
-def constructor_without_java_session(constructor: Any) -> Any:
-    """Return a constructor without the parameter for a session of the JVM."""
+def test_a_constructor_of_pyspark_without_a_parameter_for_a_session_of_the_jvm(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constructor: Any = SparkSession.__init__
 
     def changed(self: SparkSession, context: Any, *, options: Any = None) -> None:
         constructor(self, context, options=options or {})
 
-    return changed
+    monkeypatch.setattr(SparkSession, "__init__", changed)
+    assert session_on(spark.sparkContext).range(3).count() == 3
 
 
-def java_class_of_another_name(_constructor: Any) -> Any:
+def test_a_java_class_that_was_moved(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(self: SparkSession, context: Any, *rest: Any, **_: Any) -> None:
         del self
         context._jvm.org.apache.spark.sql.moved.SparkSession(*rest)
 
-    return changed
-
-
-def test_a_changed_constructor_of_pyspark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SparkSession, "__init__", constructor_without_java_session(SparkSession.__init__))
-    session = session_on(spark.sparkContext)
-    assert session.range(3).count() == 3
-
-
-def test_a_java_class_that_was_moved(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SparkSession, "__init__", java_class_of_another_name(None))
+    monkeypatch.setattr(SparkSession, "__init__", changed)
     built = object()
     monkeypatch.setattr(SparkSession, "builder", type("Builder", (), {"getOrCreate": lambda _: built})())
     assert session_on(spark.sparkContext) is built

@@ -49,10 +49,8 @@ def storage() -> InMemoryFiles:
 def test_a_path_does_what_reading_takes(storage: InMemoryFiles, at: At) -> None:
     top = at(storage, "/b")
     assert [(path.name, path.is_dir(), path.is_file()) for path in sorted(top.iterdir())] == [
-        ("meta.properties", False, True),
-        ("t-0", True, False),
-        ("t-1", True, False),
-    ]
+        ("meta.properties", False, True), ("t-0", True, False), ("t-1", True, False),
+    ]  # fmt: skip
     log = top / "t-0" / LOG
     assert (str(log), log.stem, log.parent, log.absolute()) == (f"mem://here/b/t-0/{LOG}", LOG[:-4], top / "t-0", log)
     assert [path.name for path in (top / "t-0").glob("*.snapshot")] == ["00000000000000000007.snapshot"]
@@ -91,10 +89,9 @@ def test_a_metadata_log(at: At) -> None:
 
 def test_a_path_with_patterns(storage: InMemoryFiles, at: At) -> None:
     path: Any = at(storage, "/*/t-[01]/*.log")
-    assert sorted(str(one) for one in path.matches()) == [
-        f"mem://here/b/t-0/{LOG}",
-        "mem://here/b/t-1/00000000000000000000.log",
-    ]
+    assert {str(match) for match in path.matches()} == {
+        f"mem://here/b/t-0/{LOG}", "mem://here/b/t-1/00000000000000000000.log"
+    }  # fmt: skip
     assert (path / "more").matches() == []
 
 
@@ -125,11 +122,9 @@ def test_errors_name_the_path_and_what_to_look_at(at: At) -> None:
         at(InMemoryFiles({}), "/b/x").open()
 
 
-@pytest.mark.parametrize(
-    ("text", "path"), [("a/b", "a/b"), ("/a#b", "/a#b"), ("file:///a/b%20c", "/a/b c"), ("1=a:b", "1=a:b")]
-)
-def test_folders_of_this_host(text: str, path: str) -> None:
-    assert place(text) == Path(path)
+def test_folders_of_this_host() -> None:
+    texts = ("a/b", "/a#b", "file:///a/b%20c", "1=a:b")
+    assert list(map(place, texts)) == list(map(Path, ("a/b", "/a#b", "/a/b c", "1=a:b")))
 
 
 @pytest.mark.parametrize(
@@ -151,13 +146,10 @@ def test_what_is_no_place_is_one_sentence(text: str, conf: dict[str, str], expec
 
 def test_a_bucket_and_its_settings() -> None:
     conf = {
-        f"{S3A}endpoint": "http://minio:9000",
-        f"{S3A}path.style.access": "true",
-        f"{S3A}connection.ssl.enabled": "False",
-        f"{S3A}access.key": "k",
-        f"{S3A}secret.key": "hidden",
+        f"{S3A}endpoint": "http://minio:9000", f"{S3A}path.style.access": "true", f"{S3A}access.key": "k",
+        f"{S3A}connection.ssl.enabled": "False", f"{S3A}secret.key": "hidden",
         f"{S3A}bucket.other.endpoint": "elsewhere:1",
-    }
+    }  # fmt: skip
     path: Any = place("s3a://b/x/y#1", conf)
     assert (str(path), str(path.pure)) == ("s3a://b/x/y#1", "/x/y#1")
     storage = path.storage

@@ -4,6 +4,7 @@ import needs
 import pytest
 
 UNIT = "def test_one(): pass\ndef test_two(): pass\n"
+UNIT_TESTS = ["a::test_one", "a::test_two"]
 REAL = """
 import pytest
 
@@ -44,12 +45,9 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.mark.parametrize(
     ("arguments", "tests"),
     [
-        (
-            (),
-            ["c::test_sample", "c::test_cases[b]", "b::test_sample", "b::test_cases[b]", "a::test_one", "a::test_two"],
-        ),
+        ((), [*(f"{name}::test_{test}" for name in "bc" for test in ("sample", "cases[b]")), *UNIT_TESTS]),
         (("--part", "1/3"), ["b::test_sample", "b::test_cases[b]"]),
-        (("--part", "3/3"), ["a::test_one", "a::test_two"]),
+        (("--part", "3/3"), UNIT_TESTS),
         (("--full", "--part", "2/3"), ["c::test_sample", "c::test_cases[a]", "c::test_cases[b]", "c::test_rest"]),
         (("tests/real/test_c.py::test_rest",), ["c::test_rest"]),
         (("-k", "rest"), ["c::test_rest", "b::test_rest"]),

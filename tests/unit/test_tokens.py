@@ -9,14 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
-from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from confluent_kafka import Producer
+from fakes.http_servers import FakeServer, served
 
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.security import read_security
@@ -34,28 +32,10 @@ def jwt(expires_s: float) -> str:
 
 
 @contextmanager
-def token_server(status: int, answer: object, requests: list[dict[str, Any]]) -> Iterator[str]:
-    """Answer every POST in this way, and list the requests; yield the server's URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            requests.append({"authorization": self.headers["Authorization"], "form": parse_qs(body)})
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/token"
-        finally:
-            server.shutdown()
-            thread.join()
+def token_server(answer: object, status: int = 200) -> Iterator[tuple[str, FakeServer]]:
+    with served(1) as servers:
+        servers[1].answers["/token"] = (status, answer)
+        yield f"http://127.0.0.1:{servers[1].port}/token", servers[1]
 
 
 def login(folder: Path, url: str, *, jaas: str = JAAS, mechanism: str = "OAUTHBEARER", **others: str) -> Path:
@@ -69,9 +49,8 @@ def login(folder: Path, url: str, *, jaas: str = JAAS, mechanism: str = "OAUTHBE
 
 
 def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> None:
-    requests: list[dict[str, Any]] = []
     expires_s = time.time() + 600
-    with token_server(200, {"access_token": jwt(expires_s)}, requests) as url:
+    with token_server({"access_token": jwt(expires_s)}) as (url, server):
         security = read_security(login(tmp_path, url))
         provider = security.for_kafka_python["sasl_oauth_token_provider"]
         assert provider.token() == jwt(expires_s)
@@ -80,30 +59,27 @@ def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> No
         assert provider.token() not in repr(provider)
         oauth_cb = security.for_librdkafka()["oauth_cb"]
         assert oauth_cb("") == (jwt(expires_s), expires_s, "", {"logicalCluster": "lkc-1"})
-    basic = base64.b64encode(f"ann:{SECRET}".encode()).decode()
-    assert requests == [
-        {"authorization": f"Basic {basic}", "form": {"grant_type": ["client_credentials"], "scope": ["read"]}}
-    ]
+        received = pickle.loads(pickle.dumps(security))  # noqa: S301  (of this process, after its first use)
+        assert received.tokens.token() == security.tokens.token()
+        Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **security.for_librdkafka()})
+    assert set(server.authorizations) == {f"Basic {base64.b64encode(f'ann:{SECRET}'.encode()).decode()}"}
+    assert {body for _, _, body in server.asked} == {"grant_type=client_credentials&scope=read"}
 
 
 def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None:
-    requests: list[dict[str, Any]] = []
-    names = {
-        "sasl_oauthbearer_client_credentials_client_id": "bob",
-        "sasl_oauthbearer_client_credentials_client_secret": "x",
-        "sasl_oauthbearer_scope": "write",
-    }
-    with token_server(200, {"access_token": "opaque", "expires_in": 60}, requests) as url:
+    prefix = "sasl_oauthbearer_client_credentials_client"
+    names = {f"{prefix}_id": "bob", f"{prefix}_secret": "x", "sasl_oauthbearer_scope": "write"}
+    with token_server({"access_token": "opaque", "expires_in": 60}) as (url, server):
         read_security(login(tmp_path, url, jaas=f"{MODULE} required;", **names))
-    assert requests[0]["authorization"] == f"Basic {base64.b64encode(b'bob:x').decode()}"
-    assert requests[0]["form"]["scope"] == ["write"]
+    assert server.authorizations == [f"Basic {base64.b64encode(b'bob:x').decode()}"]
+    assert server.asked[0][2].endswith("&scope=write")
 
 
 @pytest.mark.parametrize(
     ("status", "answer", "expected"),
     [
         (401, {"error": "invalid_client"}, "HTTP Error 401"),
-        (302, {}, "HTTP Error 302"),
+        (302, "/elsewhere", "HTTP Error 404"),
         (200, {"error": "none"}, "KeyError 'access_token'"),
         (200, ["token"], "TypeError"),
         (200, {"access_token": "opaque"}, "a token without an expiry"),
@@ -112,8 +88,9 @@ def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None
 def test_a_server_that_gives_no_token_is_reported_without_the_secret(
     tmp_path: Path, status: int, answer: object, expected: str
 ) -> None:
-    with token_server(status, answer, []) as url, pytest.raises(UsageError) as refused:
+    with token_server(answer, status) as (url, server), pytest.raises(UsageError) as refused:
         read_security(login(tmp_path, url))
+    assert set(server.authorizations[1:]) <= {None}, "another address gets no secret"
     assert f"{url} gives client ann no token" in str(refused.value)
     assert expected in str(refused.value)
     assert SECRET not in str(refused.value)
@@ -131,14 +108,6 @@ def test_a_token_of_a_file_is_sent_to_executors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"token is not usable: .*No such file") as refused:
         read_security(login(tmp_path, f"file://{tmp_path}/token"))
     assert text not in str(refused.value)
-
-
-def test_a_login_in_use_can_be_pickled(tmp_path: Path) -> None:
-    with token_server(200, {"access_token": jwt(time.time() + 600)}, []) as url:
-        security = read_security(login(tmp_path, url))
-        assert security.tls is not None
-        received = pickle.loads(pickle.dumps(security))  # noqa: S301  (of this process)
-        assert received.tokens.token() == security.tokens.token()
 
 
 class Server:
@@ -177,16 +146,6 @@ def test_a_token_without_a_claim_ends_as_the_server_says(text: str) -> None:
     assert expiry_s(text, 60) == pytest.approx(time.time() + 60, abs=5)
     with pytest.raises(ValueError, match="without an expiry"):
         expiry_s(text)
-
-
-def test_librdkafka_takes_the_callback(tmp_path: Path) -> None:
-    with token_server(200, {"access_token": jwt(time.time() + 600)}, []) as url:
-        Producer(
-            {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **read_security(login(tmp_path, url)).for_librdkafka()}
-        )
-
-
-# --- MSK
 
 
 @pytest.fixture

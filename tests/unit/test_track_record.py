@@ -37,9 +37,8 @@ CARDS = [card(issue, text) for issue, text in _CARDS.items() if issue.startswith
 
 
 def test_every_bug_that_can_be_shown_has_a_card() -> None:
-    assert [(one.issue, one.seen, one.not_seen) for one in CARDS] == [
-        (bug.issue, bug.affected, bug.fixed) for bug in BUGS
-    ]
+    bugs = [(bug.issue, bug.affected, bug.fixed) for bug in BUGS]
+    assert [(card_.issue, card_.seen, card_.not_seen) for card_ in CARDS] == bugs
 
 
 @pytest.mark.parametrize("text", _CARDS.values(), ids=_CARDS)

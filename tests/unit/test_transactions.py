@@ -1,22 +1,18 @@
 """Which transaction protocol a log shows."""
 
 import pytest
-from stored_markers import encode_marker
+from literal import Entry, Txn, commit, encode, put
 
-from harness.broker_files.segments.batches import Record, iter_batches
-from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.batches import iter_batches
 from harness.run_folder.manifest import transaction_version
 
 
-def data(offset: int, producer_id: int, epoch: int) -> bytes:
-    return encode_batch(
-        base_offset=offset, records=[Record(offset, 0, b"k", b"v")], producer_id=producer_id, producer_epoch=epoch,
-        base_sequence=0, is_transactional=True,
-    )  # fmt: skip
+def data(offset: int, producer_id: int, epoch: int) -> Entry:
+    return put(offset, "k", Txn(producer_id, "id/1", epoch))
 
 
-def marker(offset: int, producer_id: int, epoch: int) -> bytes:
-    return encode_marker(base_offset=offset, producer_id=producer_id, producer_epoch=epoch, commit=True, timestamp_ms=0)
+def marker(offset: int, producer_id: int, epoch: int) -> Entry:
+    return commit(offset, Txn(producer_id, "id/1", epoch))
 
 
 @pytest.mark.parametrize(
@@ -32,10 +28,10 @@ def marker(offset: int, producer_id: int, epoch: int) -> bytes:
         ([], None),
     ],
 )
-def test_what_markers_show(log: list[bytes], version: int | None) -> None:
-    assert transaction_version([iter_batches(b"".join(log), source="a log")]) == version
+def test_what_markers_show(log: list[Entry], version: int | None) -> None:
+    assert transaction_version([iter_batches(encode(log), source="a log")]) == version
 
 
 def test_segments_do_not_mix() -> None:
     segments = [[data(0, 5, 3)], [marker(0, 5, 3), data(1, 5, 4), marker(2, 5, 5)]]
-    assert transaction_version(iter_batches(b"".join(log), source="a log") for log in segments) == 2
+    assert transaction_version(iter_batches(encode(log), source="a log") for log in segments) == 2

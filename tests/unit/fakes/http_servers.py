@@ -11,10 +11,14 @@ from typing import Any
 
 @dataclass
 class FakeServer:
-    """One server. ``answers`` by path: a status and a body (bytes, or JSON); ``asked`` has method, path and body."""
+    """One server. ``answers`` by path: a status and a body (bytes, or JSON); ``asked`` has method, path and body.
+
+    ``authorizations``: that header of each request.
+    """
 
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
     port: int = 0
 
 
@@ -42,8 +46,10 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            fake.asked.append((self.command, self.path, body))
+            text = self.rfile.read(length).decode()
+            is_form = self.headers.get_content_type() == "application/x-www-form-urlencoded"
+            fake.asked.append((self.command, self.path, text if is_form else json.loads(text) if text else None))
+            fake.authorizations.append(self.headers["Authorization"])
             status, result = fake.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
             content = result if isinstance(result, bytes) else b"" if result is None else json.dumps(result).encode()
             self.send_response(status)
