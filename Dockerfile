@@ -2,7 +2,7 @@
 # user without rights, on a read-only root with a writable /tmp:
 #
 #   docker build --tag compaction-harness .                             every command; simulated targets
-#   docker build --target guard --tag compaction-harness-guard .       `harness guard` alone: no Java and no Spark
+#   docker build --target guard --tag compaction-harness-guard .       `harness guard` and `harness watch --checks-only`: no Java, no Spark
 #   docker run --rm --read-only --tmpfs /tmp:exec --volume /copies:/copies:ro compaction-harness \
 #       audit disk --topic 'orders-*' --broker 1=/copies/broker-1 --broker 2=/copies/broker-2
 FROM debian:trixie-slim@sha256:3a39a0592364683e6bab97937b72cad5a8fa6dcbbee90edb3bb48c7f8e94f258 AS debian

@@ -6,50 +6,23 @@ segments), ``grabFilthiestCompactedLog`` and ``maxCompactionDelay`` (a pass begi
 or when the oldest dirty segment is older than ``max.compaction.lag.ms``, KIP-354).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise
 from typing import Final
 
 from checkers.evidence.copies import replica_facts
+from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.copies.selection import is_compacted
-from harness.broker_files.metadata_log.history import time_text
 from harness.judge.finding import CheckerRow, name_of, place_of
+from harness.time_texts import duration_text, time_text
 
 OVERDUE_MS: Final = 3_600_000
 """A cleaner with thousands of partitions may begin a pass late. A partition that waits for longer is reported."""
 ASSUMED_RATIO: Final = 0.9
 """Where the copies do not show the topic's own ratio: more than any sensible default of a broker."""
-UNITS_S: Final = {"days": 86_400, "h": 3_600, "min": 60}
 ACTIVE, STABLE, YOUNG = "the active segment", "the last stable offset", "min.compaction.lag.ms"
-
-
-@dataclass(frozen=True)
-class RemovalSettings:
-    """Settings that delay the removal of records: milliseconds, a ratio from 0 to 1. None: unknown."""
-
-    delete_retention_ms: int | None
-    min_compaction_lag_ms: int | None
-    segment_ms: int | None
-    min_cleanable_dirty_ratio: float | None
-    max_compaction_lag_ms: int | None = None
-
-    @property
-    def window_ms(self) -> int | None:
-        """The least time that a tombstone or marker stays; None where the retention is unknown."""
-        if self.delete_retention_ms is None:
-            return None
-        return (self.min_compaction_lag_ms or 0) + self.delete_retention_ms
-
-
-def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
-    """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
-    values = settings or {}
-    names = ("delete.retention.ms", "min.compaction.lag.ms", "segment.ms", "max.compaction.lag.ms")
-    retention, lag, segment, most_lag = (int(values[name]) if values.get(name) else None for name in names)
-    ratio = values.get("min.cleanable.dirty.ratio")
-    return RemovalSettings(retention, lag, segment, float(ratio) if ratio else None, most_lag)
 
 
 @dataclass(frozen=True)
@@ -163,9 +136,3 @@ def problem_of(work: Cleaning) -> str | None:
             f" {duration_text((work.now_ms - work.held_ms) / 1000)}"
         )
     return None
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration for people, in the largest unit of which it has two."""
-    unit, unit_s = next(((unit, unit_s) for unit, unit_s in UNITS_S.items() if seconds >= unit_s * 2), ("s", 1))
-    return f"{round(seconds / unit_s, 1):g} {unit}"

@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloup
 
+from harness.audit.live.request import AuditRequest
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
 from harness.cli.options.parameters import DIRECTORY, FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
@@ -25,11 +26,8 @@ from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
 
-if TYPE_CHECKING:
-    from harness.audit.live.compare import AuditRequest
-
 NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save", "spool_limit", "controllers"}
-"""Parameters of ``audit live`` that make no sense if no data is read."""
+"""Parameters of ``audit live`` and ``watch`` that make no sense if no data is read."""
 
 
 def time_ms(text: str) -> int:
@@ -227,8 +225,6 @@ def live(output: str, spark: SparkOptions, **reading: Any) -> int:
 
 def request_of(reading: Mapping[str, Any]) -> AuditRequest:
     """Return what the parameters of ``audit live`` or ``watch`` ask for. Raises `UsageError` for contradictions."""
-    from harness.audit.live.compare import AuditRequest  # noqa: PLC0415  (slow imports, only where needed)
-
     if reading.get("quick"):
         common.leave_out(common.options_given() & NEEDS_DATA, "--quick reads no data")
     config, rate_mb, since, until = (reading.get(name) for name in ("config", "rate_limit_mb", "since", "until"))

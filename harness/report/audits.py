@@ -8,7 +8,8 @@ from checkers.finding import HANGING_TRANSACTION, LATENT
 from harness.judge.finding import Finding, Place, brokers_text, by_place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, ScenarioVerdict, Verdict
 from harness.report.headlines import headline
-from harness.report.page import begin_text, render
+from harness.report.page import begin_text
+from harness.report.rendering import render
 
 SHOWN: Final = 8
 """The most partitions that a paragraph names."""

@@ -1,30 +1,21 @@
 """``report.html``: one run in one file, which needs no network; its script only adds buttons that copy."""
 
-import base64
-import hashlib
-import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from harness.errors import HarnessError
-from harness.escape import to_json, visible
-from harness.json_codec import to_json as as_json
 from harness.judge.finding import Finding, Place, brokers_text
 from harness.judge.run_verdict import places_of
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Verdict
-from harness.judge.verdict import worst as worst_verdict
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, Verdict
 from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
 from harness.report.pictures.story import Story, read_story
 from harness.report.pictures.timeline import timeline, transactions, with_states
 from harness.report.pictures.topology import topology
-from harness.run_folder.store import RunFolder, begin_of, login_file
+from harness.report.rendering import render
+from harness.run_folder.store import RunFolder, begin_of
 
 SENTENCES: Final = {
     ANOMALY: "the replicas disagree, and nothing will bring them together",
@@ -32,21 +23,8 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
-DOCS: Final = "https://github.com/compaction-harness/compaction-harness/blob/main/docs/explanation"
-"""The pages that explain anomalies and guarantees, where a page is not part of a site."""
-SCRIPTS: Final = ("copy.js", "table.js", "live.js")
-SIGNS: Final = {ANOMALY: "✗", UNKNOWN: "?", AS_EXPECTED: "≈", CLEAN: "✓"}
-OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
-"""Distinguish verdicts and outcomes without colours."""
 DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """Errors of drawing a folder that is damaged or of another release."""
-_SHOWN_APART: Final = frozenset({"explanation", "impact", "cause", "means", "do", "commands"})
-"""Fields of a finding that pages show next to its witness."""
-_COMMANDS: Final = (
-    'kafka-dump-log.sh --print-data-log --files "$(printf %s, {folder}/*.log)"\n'
-    "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
-    " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000{login}"
-)
 
 
 @dataclass(frozen=True)
@@ -114,42 +92,6 @@ def states_of(findings: Iterable[Finding], absent: Collection[int]) -> dict[int,
     return states | dict.fromkeys(wrong & set(absent), "down, then wrong")
 
 
-def render(template: str, **values: Any) -> str:
-    """Return a template's text: every value is text, never markup."""
-    return _environment().get_template(template).render(values)
-
-
-@cache
-def policy() -> str:
-    """Return the content security policy of all pages: no source but the page itself, and no script but ours."""
-    digests = (hashlib.sha256(render(script).encode()).digest() for script in SCRIPTS)
-    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; script-src {scripts}"
-
-
-@cache
-def _environment() -> Environment:
-    loaded = Environment(
-        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=_as_text,
-    )  # fmt: skip
-    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS, "policy": policy, "docs": DOCS}
-    loaded.filters |= {
-        "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
-        "pretty": lambda value: to_json(as_json(value), indent=2),
-    }  # fmt: skip
-    return loaded
-
-
-def commands(broker: int, topic: str, partition: int, run_command: str | None = None) -> str:
-    """Return the commands that show a broker's copy of a partition by Kafka's own tools, for a shell."""
-    login = login_file(run_command or "")
-    # Until KIP-1147 this tool calls the option so.
-    login = "" if login is None else f" --consumer.config {shlex.quote(login)}"
-    folder = f"./brokers/{broker}/after-rejoin/{topic}-{partition}"
-    return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition, login=login)
-
-
 def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[dict[str, Any]]:
     """Return the sections of partitions. ``result``: the partition's verdict, None for a control."""
     scenarios = {place: scenario for scenario in manifest["scenarios"] for place in places_of(scenario)}
@@ -168,14 +110,3 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, dr
         }
         for table in side_by_side(folder, manifest, verdict.findings, drawn.story)
     ]
-
-
-def _without_sentences(finding: Finding) -> Mapping[str, Any]:
-    return {name: value for name, value in as_json(finding).items() if name not in _SHOWN_APART}
-
-
-def _as_text(value: Any) -> Any:
-    """Return a value for a page: our own markup unchanged, texts with their control characters visible."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return visible(value, line_break="\n")

@@ -25,10 +25,11 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.audits import audit_page
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import DRAWING_ERRORS, page, policy, render, states_of
+from harness.report.page import DRAWING_ERRORS, page, states_of
 from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline, with_states
+from harness.report.rendering import policy, render
 from harness.report.soak_pages import round_page, soak_page
 from harness.report.stored import Contents, RunningRun, StoredRun, read_contents, running_runs
 from harness.run_folder.store import AUDITS, VERDICT

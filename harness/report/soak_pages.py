@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
-from harness.report.page import DRAWING_ERRORS, render
+from harness.report.page import DRAWING_ERRORS
 from harness.report.pictures.picture import LABEL_IN, annotate, draw_steps, rows_over_time, shade
+from harness.report.rendering import render
 from harness.report.stored import ClientOperation, StoredRound, StoredSoak, read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 

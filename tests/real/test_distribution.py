@@ -221,3 +221,10 @@ def test_the_chart_runs_in_containers_without_rights(
             watch.stop(timeout=60)
             assert watch.wait()["StatusCode"] == 0, watch.logs().decode()
         assert any(folders["state"].rglob("*"))
+        values["watch"] = {**topics, "checksOnly": True}
+        pods = pods_of(filter(None, yaml.safe_load_all(helm(values, "1.33").stdout)))
+        suspected = 'compaction_watch_suspicions{anomaly="stuck-lso"} 1.0'
+        with container(client, images["guard"], pods["watch"], folders) as checks:
+            wait_until(lambda: suspected in (answer(9465, "/metrics") or ""), BOUND_S, "the suspicion of the checks")
+            checks.stop(timeout=60)
+            assert checks.wait()["StatusCode"] == 0, checks.logs().decode()

@@ -9,17 +9,8 @@ from copied import copy, segment_name, write_copies
 from literal import TOPIC, put
 from metadata_logs import Written, topic, write_metadata_log
 
-from harness.audit.cleaning import (
-    ACTIVE,
-    STABLE,
-    YOUNG,
-    Cleaning,
-    RemovalSettings,
-    TimedSegment,
-    cleaning,
-    problem_of,
-    uncleaned_notes,
-)
+from harness.audit.cleaning import ACTIVE, STABLE, YOUNG, Cleaning, TimedSegment, cleaning, problem_of, uncleaned_notes
+from harness.audit.removal_settings import RemovalSettings
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.metadata_log.copy import RecordType
 

@@ -9,7 +9,6 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS
 
-from harness.audit.cleaning import RemovalSettings, read_settings
 from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
 from harness.audit.live.broker_reports import NOTHING_SEEN
 from harness.audit.live.exposure import (
@@ -25,6 +24,7 @@ from harness.audit.live.exposure import (
 )
 from harness.audit.live.lags import BYTES, MARKER, OFFSETS, TOMBSTONES, CopyProgress, Lag, NextRemoval, next_removal
 from harness.audit.live.prefilter import prefilter
+from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.broker_files.segments.batches import Batch, Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription

@@ -104,13 +104,22 @@ class Absent(MetaPathFinder):
 ABSENT = set(sys.argv.pop(1).split(","))
 sys.meta_path.insert(0, Absent())
 from harness.cli.main import main
-import harness.protect.guard.channel, harness.protect.guard.service, harness.report.endpoint
+import harness.audit.watch.run, harness.protect.guard.channel, harness.protect.guard.service, harness.report.endpoint
+from harness.report.rendering import render
+render("style.css")
 main()
 """
 
 
-@pytest.mark.parametrize(("left_out", "error"), [((), "no broker answers"), (("waitress",), "ModuleNotFoundError")])
-def test_the_guard_runs_with_the_packages_of_its_image(left_out: Sequence[str], error: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "left_out", "error"),
+    [
+        ("guard --dry-run", (), "no broker answers"),
+        ("guard --dry-run", ("waitress",), "ModuleNotFoundError"),
+        ("watch --checks-only --state state", (), "no broker answers"),
+    ],
+)
+def test_the_small_image_has_the_packages_of_its_commands(command: str, left_out: Sequence[str], error: str) -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     present = needed_by(groups["guard"]) | {"compaction-harness"}
     absent = {
@@ -119,7 +128,7 @@ def test_the_guard_runs_with_the_packages_of_its_image(left_out: Sequence[str], 
         if not present & {canonicalize_name(owner) for owner in owners} and module.isidentifier()
     }
     assert {"pyspark", "numpy", "pyarrow"} <= absent
-    words = [",".join({*absent, *left_out}), "guard", "--dry-run", "--bootstrap-server", "127.0.0.1:1"]
+    words = [",".join({*absent, *left_out}), *command.split(), "--bootstrap-server", "127.0.0.1:1"]
     done = subprocess.run([sys.executable, "-c", GUARD_ALONE, *words], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert error in done.stderr

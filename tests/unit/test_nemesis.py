@@ -22,37 +22,21 @@ from nemesis.fault import Fault, FaultContext
 from nemesis.script import Act, Script, nothing
 
 PACE, WINDOW_S = 1000, 20
-SCENARIOS = "aborted-to-committed, stuck-lso"
-
-
-def performed(cluster: RecordedCluster, act: Callable[[Any], object], context: object) -> list[str]:
-    cluster.actions.clear()
-    act(context)
-    return cluster.actions.copy()
+FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
+TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
 
 def on_topics(value: str | None) -> str:
     """Return both throttles as set on the exposed topics."""
     rules = {f"{side}.replication.throttled.replicas": value for side in ("leader", "follower")}
-    return f"topics {SCENARIOS}: {rules}"
+    return f"topics aborted-to-committed, stuck-lso: {rules}"
 
 
 def on_brokers(leader: str | None, follower: str | None) -> str:
     """Return both throttles as set on all brokers."""
-    rates = {"leader.replication.throttled.rate": leader, "follower.replication.throttled.rate": follower}
-    return f"brokers: {rates}"
-
-
-def on_late_broker(backoff_ms: str | None) -> str:
-    return f"broker 3: { {'log.cleaner.backoff.ms': backoff_ms} }"
-
-
-def reassign(*replicas: int, to: type[Sequence[int]] = list) -> str:
-    return f"reassign { {(topic, 0): to(replicas) for topic in SCENARIOS.split(', ')} }"
-
-
-FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
-TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
+    return (
+        f"brokers: { {'leader.replication.throttled.rate': leader, 'follower.replication.throttled.rate': follower} }"
+    )
 
 
 def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, FaultContext]:
@@ -117,14 +101,31 @@ def test_an_unknown_name_is_reported_with_the_nearest() -> None:
         find_script("catchup")
 
 
+def performed(cluster: RecordedCluster, act: Callable[[Any], object], context: object) -> list[str]:
+    """Return the actions of an act on a cluster."""
+    cluster.actions.clear()
+    act(context)
+    return cluster.actions.copy()
+
+
 THROTTLE = [on_topics("*"), on_brokers(leader="2000", follower="2000")]
 LIFT = [on_brokers(leader=None, follower=None), on_topics(None)]
 COPIED = "wait for the new replicas to have copied the payload"
 GONE, BACK = "wait for broker 2 to leave every ISR", "wait for broker 2 to rejoin every ISR"
 REGISTERED = "wait for brokers [1, 2, 3] to register"
 ASSIGNED = "wait for replicas to be assigned as asked"
-SERVED = "wait for the restarted brokers to serve their replicas"
-LED_BY = f"wait for broker {{}} to lead {SCENARIOS}"
+
+
+def on_late_broker(backoff_ms: str | None) -> str:
+    return f"broker 3: { {'log.cleaner.backoff.ms': backoff_ms} }"
+
+
+def reassign(replicas: Sequence[int]) -> str:
+    return f"reassign { {(topic, 0): replicas for topic in ('aborted-to-committed', 'stuck-lso')} }"
+
+
+def led_by(broker: int) -> str:
+    return f"wait for broker {broker} to lead aborted-to-committed, stuck-lso"
 
 
 @pytest.mark.parametrize(
@@ -137,23 +138,47 @@ LED_BY = f"wait for broker {{}} to lead {SCENARIOS}"
         ("lossy", ["lose 0.2 of 2"], [], ["clear links"]),
         ("slow", ["delay 2 by 150 ms"], [], ["clear links"]),
         ("clock-skew", ["skew 2 by 3600 s"], [], ["skew 2 by 0 s"]),
-        ("disk-full", ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"], [],
-         ["free the disk of 2", "start 2"]),
-        ("rolling", ["stop 2"], [],
-         ["start 2", BACK, "stop 1", "start 1", REGISTERED, BACK, "stop 3", "start 3", REGISTERED, BACK]),
-        ("join", ["ballast", *THROTTLE, reassign(1, 3, 2, to=tuple), COPIED], [], LIFT),
-        ("catch-up", ["kill 2", GONE, "ballast", *THROTTLE, "start 2", REGISTERED, SERVED], [], LIFT),
-        ("relay", [on_late_broker("50000"), "wait for the cleaners of broker 3 to pause", "ballast"],
-         [*THROTTLE, reassign(3, 1), LED_BY.format(3), reassign(1, 3, 2), COPIED, LED_BY.format(1)],
-         [*LIFT, on_late_broker(None)]),
-        ("reassigned", ["kill 2", GONE, reassign(1, 3), ASSIGNED], [reassign(1, 3, 2, to=tuple), ASSIGNED],
-         ["start 2"]),
+        (
+            "disk-full",
+            ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"],
+            [],
+            ["free the disk of 2", "start 2"],
+        ),
+        (
+            "rolling",
+            ["stop 2"],
+            [],
+            ["start 2", BACK, "stop 1", "start 1", REGISTERED, BACK, "stop 3", "start 3", REGISTERED, BACK],
+        ),
+        ("join", ["ballast", *THROTTLE, reassign((1, 3, 2)), COPIED], [], LIFT),
+        (
+            "catch-up",
+            [
+                "kill 2", GONE, "ballast", *THROTTLE, "start 2", REGISTERED,
+                "wait for the restarted brokers to serve their replicas",
+            ],
+            [],
+            LIFT,
+        ),
+        (
+            "relay",
+            [on_late_broker("50000"), "wait for the cleaners of broker 3 to pause", "ballast"],
+            [*THROTTLE, reassign([3, 1]), led_by(3), reassign([1, 3, 2]), COPIED, led_by(1)],
+            [*LIFT, on_late_broker(None)],
+        ),
+        (
+            "reassigned",
+            ["kill 2", GONE, reassign([1, 3]), ASSIGNED],
+            [reassign((1, 3, 2)), ASSIGNED],
+            ["start 2"],
+        ),
     ],
 )  # fmt: skip
 def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], rejoin: list[str]) -> None:
     cluster, subject = context_of()
     script = find_script(name)
     assert performed(cluster, script.leave.perform, subject) == leave
+    assert script.is_outage == (name not in {"none", "lossy", "slow", "clock-skew"})
     if name == "catch-up":
         assert cluster.clock.now_s() == 1, "a look from before the restart does not count"
     if name == "relay":
@@ -176,10 +201,13 @@ def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], re
         ("partition", "cut {}", ["heal 2", "heal 3"]),
         ("lossy", "lose 0.2 of {}", ["clear links"]),
         ("slow", "delay {} by 150 ms", ["clear links"]),
-        ("clock-skew", "skew {} by 3600 s",
-         ["kill 2", "kill 3", "skew 2 by 0 s", "skew 3 by 0 s", "start 2", "start 3"]),
+        (
+            "clock-skew",
+            "skew {} by 3600 s",
+            ["kill 2", "kill 3", "skew 2 by 0 s", "skew 3 by 0 s", "start 2", "start 3"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_on_each_of_its_brokers(name: str, begin: str, end: list[str]) -> None:
     cluster, subject = context_of(TWO_AWAY)
     assert performed(cluster, FAULTS[name].inject, subject) == [begin.format(broker) for broker in (2, 3)]
@@ -200,10 +228,16 @@ def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immedia
     cluster, subject = context_of(placement)
     actions = performed(cluster, find_script("controller-kill").leave.perform, subject)
     assert [value for value in actions if not value.startswith("who")] == [
-        "kill 2", GONE, "wait for an active controller", "kill 1", "wait for another controller to be elected",
-        "wait for the killed controller 1 to be given up", "start 1", "wait for brokers [1, 3, 4] to register",
+        "kill 2",
+        GONE,
+        "wait for an active controller",
+        "kill 1",
+        "wait for another controller to be elected",
+        "wait for the killed controller 1 to be given up",
+        "start 1",
+        "wait for brokers [1, 3, 4] to register",
         "wait for brokers 1, 3, 4 to be in every ISR",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -277,12 +311,17 @@ def test_the_power_is_cut_once_the_payload_is_on_disk_and_not_all_that_follows()
     cluster.runtime.unsynced_files = [lost("stuck-lso", PAYLOAD_END - 1), tail, Cut("stuck-lso-0/a.snapshot", 9, 0)]
     script = find_script("power-failure")
     script.leave.perform(subject)
-    flush = f"topics {SCENARIOS}: {{{{'flush.messages': {{}}}}}}"
+    flush = "topics aborted-to-committed, stuck-lso: {{'flush.messages': {}}}"
     noted = {"broker": 2, "cut": [{"file": "stuck-lso-0/a.snapshot", "from_bytes": 9, "to_bytes": 0}]}
     assert cluster.actions == [
-        flush.format("'1'"), "ballast", "wait for the payload to be synced to disk", flush.format(None), "ballast",
-        "cut the power of 2", f"note power failure: {noted}",
-    ]  # fmt: skip
+        flush.format("'1'"),
+        "ballast",
+        "wait for the payload to be synced to disk",
+        flush.format(None),
+        "ballast",
+        "cut the power of 2",
+        f"note power failure: {noted}",
+    ]
     script.rejoin.perform(subject)
     assert cluster.actions[-1] == "start 2"
 
@@ -300,9 +339,11 @@ def test_what_was_lost_is_noted_with_the_isr_that_the_partition_had_before() -> 
     cluster.runtime.unsynced_files = [lost("stuck-lso", 7), lost("unknown", 7)]
     FAULTS["power-failure"].inject(subject)
     (note,) = (action for action in cluster.actions if action.startswith("note"))
-    for topic, isr in (("stuck-lso", [1, 2, 3]), ("unknown", None)):
-        offsets = "'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4"
-        assert f"'topic': '{topic}', {offsets}, 'isr': {isr}" in note
+    assert (
+        "'topic': 'stuck-lso', 'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4, 'isr': [1, 2, 3]"
+        in note
+    )
+    assert "'topic': 'unknown', 'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4, 'isr': None" in note
 
 
 def test_a_broker_is_killed_in_mid_pass_while_ballast_is_written() -> None:

@@ -1,8 +1,9 @@
 """Hosts for brokers: how they are named, and which are refused."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
 
 import paramiko
 import pytest
@@ -78,11 +79,15 @@ def test_a_malformed_ssh_configuration_is_rejected(home: Path, text: str, messag
 
 def test_a_jump_to_the_host_itself_is_no_jump(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "config").write_text("Host *\n  ProxyJump root@n1\n  IdentityFile ~/.ssh/missing\n")
-    connect = Mock()
-    monkeypatch.setattr(paramiko.SSHClient, "connect", connect)
+    connections: list[dict[str, Any]] = []
+    monkeypatch.setattr(paramiko.SSHClient, "connect", lambda *_, **options: connections.append(options))
     NodeConnection(NODE, Access((NODE,))).close()
-    options = connect.call_args.kwargs
-    assert (options["sock"], options["key_filename"], options["look_for_keys"]) == (None, None, True)
+    assert [(c["sock"], c["key_filename"], c["look_for_keys"]) for c in connections] == [(None, None, True)]
+
+
+def test_two_brokers_on_one_host_are_rejected() -> None:
+    with pytest.raises(UsageError, match="root@n1:22 is named twice"):
+        parse_nodes(["root@n1", "n2", "root@n1:22"])
 
 
 def test_a_hosts_file_has_lines_and_comments(tmp_path: Path) -> None:
@@ -103,6 +108,13 @@ def test_an_access_can_be_stored() -> None:
     assert from_json(Access, to_json(access)) == access
 
 
+def refuse(error: Exception) -> Callable[..., None]:
+    def connect(*_: Any, **__: Any) -> None:
+        raise error
+
+    return connect
+
+
 KEY = paramiko.RSAKey.generate(1024)
 
 
@@ -119,7 +131,7 @@ KEY = paramiko.RSAKey.generate(1024)
 def test_a_failed_login_is_reported_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
 ) -> None:
-    monkeypatch.setattr(paramiko.SSHClient, "connect", Mock(side_effect=error))
+    monkeypatch.setattr(paramiko.SSHClient, "connect", refuse(error))
     with pytest.raises(UsageError) as refused:
         NodeConnection(NODE, Access((NODE,)))
     assert str(refused.value).startswith("login to root@n1:22 failed: ")

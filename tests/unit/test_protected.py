@@ -1,6 +1,5 @@
 """``clean`` of a run with gates or a guard: earned by observed holds, for every replica that stayed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,10 @@ def judged(
     record = ProtectionRecord(changes.get("by", GATES), events, changes.get("came_back_ms", CAME_BACK_MS))
     others, facts = changes.get("others", control()), [record.facts(row) for row in rows]
     return earn(SCENARIO, facts, others, absent=[2], hands_over=hands_over, protected_by=record.by)
+
+
+def test_a_gate_that_held_the_partition_earns_it() -> None:
+    assert judged(BOTH) == (WAY, "")
 
 
 def test_a_gate_that_is_installed_has_no_time() -> None:
@@ -128,7 +131,13 @@ RELAYED = "the copy began from a replica that still held it, and continued from 
 
 @pytest.mark.parametrize(
     ("dropped_up_to", "lack"),
-    [(15, ""), (20, ""), *((offset, "broker 2 did not have the payload") for offset in (10, 21, None))],
+    [
+        (15, ""),
+        (20, ""),
+        (10, "broker 2 did not have the payload"),
+        (21, "broker 2 did not have the payload"),
+        (None, "broker 2 did not have the payload"),
+    ],
 )
 def test_a_copy_that_was_dropped_in_mid_copy_had_the_payload(dropped_up_to: int | None, lack: str) -> None:
     anew = [event("began-anew", 40, 2, leader=1, dropped_up_to=dropped_up_to)] if dropped_up_to else []
@@ -139,11 +148,13 @@ def test_a_copy_that_was_dropped_in_mid_copy_had_the_payload(dropped_up_to: int 
 
 def test_when_brokers_began_to_come_back(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    acts = [("invoke", "leave", 1), ("invoke", "come back", 7), ("ok", "come back", 9)]
-    lines = [json.dumps({"type": kind, "f": f, "time_ms": time_ms}) + "\n" for kind, f, time_ms in acts]
-    path.write_text("".join(lines))
+    path.write_text(
+        '{"type": "invoke", "f": "leave", "time_ms": 1}\n'
+        '{"type": "invoke", "f": "come back", "time_ms": 7}\n'
+        '{"type": "ok", "f": "come back", "time_ms": 9}\n'
+    )
     assert came_back_at_ms(path) == 7
-    path.write_text(lines[0])
+    path.write_text('{"type": "invoke", "f": "leave", "time_ms": 1}\n')
     assert came_back_at_ms(path) is None
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,7 +20,6 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS, TickingClock
 from fakes.progress import FakeProgress
 
-from harness.audit.cleaning import RemovalSettings
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live.broker_reports import (
     ReplicaStatus,
@@ -28,12 +28,15 @@ from harness.audit.live.broker_reports import (
     UnreadableTopicError,
 )
 from harness.audit.live.cluster import AuditedCluster
-from harness.audit.live.compare import AuditAnswers, AuditRequest
+from harness.audit.live.compare import AuditAnswers
 from harness.audit.live.exposure import Exposure, ExposureKind, Level, ReplicaExposure, TopicExposure
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter, prefilter_readable
+from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
-from harness.audit.watch import run
-from harness.audit.watch.run import Watch, in_order
+from harness.audit.removal_settings import RemovalSettings
+from harness.audit.watch import comparisons, run
+from harness.audit.watch.checks import Checks
+from harness.audit.watch.comparisons import Comparisons, in_order
 from harness.audit.watch.status import (
     PREFIX,
     WatchChecks,
@@ -106,7 +109,10 @@ def checks_of(cluster: AuditedCluster, **more: Any) -> WatchChecks:
     return WatchChecks(NOW_MS - 2_000, 0.5, cluster, cluster, ANSWERS, EXPOSURE, **more)
 
 
-STATUS = WatchStatus(60.0, checks_of(cluster_of({"t": 1, "u": 3}), unreadable=("v may not be read",)), PARTITIONS)
+NAMES = ("stuck-lso", "tombstone-divergence")
+STATUS = WatchStatus(
+    60.0, checks_of(cluster_of({"t": 1, "u": 3}), unreadable=("v may not be read",)), PARTITIONS, anomalies=NAMES
+)
 
 
 def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
@@ -304,22 +310,24 @@ class FakeComparer:
 
 class TestComparisons:
     @pytest.fixture
-    def watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    def watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comparisons]:
         self.sizes = {("t", 0): 100, ("u", 0): 100, ("u", 1): 100}
         self.batches: list[list[tuple[str, int]]] = []
         self.lines: list[str] = []
         self.verdicts = dict.fromkeys(self.sizes, "clean")
         self.failure: Exception | None = None
-        monkeypatch.setattr(run, "partition_sizes", lambda *given: {place: self.sizes[place] for place in given[2]})
-        monkeypatch.setattr(Watch, "_compare", lambda watch, batch: self.compare(watch, batch))  # noqa: PLW0108
+        monkeypatch.setattr(
+            comparisons, "partition_sizes", lambda *given: {place: self.sizes[place] for place in given[2]}
+        )
+        monkeypatch.setattr(Comparisons, "_compare", lambda watch, batch: self.compare(watch, batch))  # noqa: PLW0108
         cluster = cluster_of({"t": 1, "u": 2})
         checks = replace(checks_of(cluster), answers=replace(ANSWERS, suspicions=()))
         request = AuditRequest([], (), rate_limit_bytes_s=10, spool_limit_bytes=1000)
         with closing(WatchStore(tmp_path, "id")) as store:
             status = WatchStatus(20.0, checks)
-            yield Watch(request, cluster.client, store, FakeComparer(), self.lines.append, status)  # type: ignore[arg-type]
+            yield Comparisons(request, cluster.client, store, FakeComparer(), self.lines.append, status)  # type: ignore[arg-type]
 
-    def compare(self, watch: Watch, batch: list[tuple[str, int]]) -> dict[tuple[str, int], WatchedPartition]:
+    def compare(self, watch: Comparisons, batch: list[tuple[str, int]]) -> dict[tuple[str, int], WatchedPartition]:
         self.batches.append(batch)
         if self.failure is not None:
             raise self.failure
@@ -327,10 +335,10 @@ class TestComparisons:
         results = {place: {"verdict": self.verdicts[place], "reason": "why"} for place in batch}
         return {place: WatchedPartition(1, now_ms, result) for place, result in results.items()}
 
-    def passes(self, watch: Watch, seconds: float) -> None:
+    def passes(self, watch: Comparisons, seconds: float) -> None:
         watch.client.clock.now += seconds  # type: ignore[attr-defined]
 
-    def test_a_batch_is_what_the_rate_allows_between_two_checks(self, watch: Watch) -> None:
+    def test_a_batch_is_what_the_rate_allows_between_two_checks(self, watch: Comparisons) -> None:
         assert [watch.compare_next() for _ in range(3)] == [True, True, False]
         assert self.batches == [[("t", 0), ("u", 0)], [("u", 1)]]
         self.passes(watch, 21)
@@ -338,7 +346,7 @@ class TestComparisons:
         assert self.batches[2] == [("t", 0), ("u", 0)]
         assert watch.status.comparisons == 5
 
-    def test_a_suspect_goes_first_although_it_was_just_compared(self, watch: Watch) -> None:
+    def test_a_suspect_goes_first_although_it_was_just_compared(self, watch: Comparisons) -> None:
         while watch.compare_next():
             pass
         self.passes(watch, 1)
@@ -348,7 +356,7 @@ class TestComparisons:
         assert self.batches[-1] == [("u", 1)]
         assert not watch.compare_next()
 
-    def test_a_failure_is_reported_keeps_verdicts_and_lets_others_go_first(self, watch: Watch) -> None:
+    def test_a_failure_is_reported_keeps_verdicts_and_lets_others_go_first(self, watch: Comparisons) -> None:
         assert watch.compare_next()
         stored = watch.store.partitions["t", 0]
         self.passes(watch, 21)
@@ -362,7 +370,7 @@ class TestComparisons:
         assert self.batches[-1] == [("u", 0)]
         assert watch.status.comparison_failure is None
 
-    def test_changed_verdicts_are_printed(self, watch: Watch) -> None:
+    def test_changed_verdicts_are_printed(self, watch: Comparisons) -> None:
         self.verdicts["t", 0] = "anomaly"
         watch.compare_next()
         self.passes(watch, 30)
@@ -374,20 +382,21 @@ class TestComparisons:
         assert self.lines == ["watch: t-0: anomaly: why", "watch: t-0: clean: why"]
 
     def test_checks_that_fail_are_reported_once_and_keep_the_last(
-        self, watch: Watch, monkeypatch: pytest.MonkeyPatch
+        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         before, errors = watch.status.checks, iter([HarnessError("down"), HarnessError("down"), RuntimeError("a bug")])
 
         def fail(*_: Any) -> None:
             raise next(errors)
 
-        monkeypatch.setattr(run, "check", fail)
+        monkeypatch.setattr("harness.audit.watch.checks.check", fail)
+        checks = Checks(watch.client, (), self.lines.append, watch.status)
         for _ in range(3):
-            watch.check()
+            checks.check()
         assert (watch.status.checks, watch.status.check_failure, watch.status.check_failures) == (before, "a bug", 3)
         assert len(self.lines) == 2
-        monkeypatch.setattr(run, "check", lambda *_: before)
-        watch.check()
+        monkeypatch.setattr("harness.audit.watch.checks.check", lambda *_: before)
+        checks.check()
         assert watch.status.check_failure is None
 
 
@@ -414,11 +423,11 @@ class NothingRead:
 def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
     cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
-    for module in ("status", "run"):
+    for module in ("status", "comparisons"):
         monkeypatch.setattr(f"harness.audit.watch.{module}.describe", lambda *_, **__: cluster)
     monkeypatch.setattr("harness.audit.live.compare.add_groups", lambda verdict, *_: verdict)
     with closing(WatchStore(tmp_path, "id")) as store:
-        watch = Watch(
+        watch = Comparisons(
             AuditRequest([Address("b", 1)], ()), cluster.client, store, NothingRead(), print,  # type: ignore[arg-type]
             WatchStatus(60.0, check(cluster.client, ())),
         )  # fmt: skip
@@ -436,7 +445,7 @@ def test_a_signal_ends_a_comparison_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
     monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
-    monkeypatch.setattr(run, "partition_sizes", lambda *given: dict.fromkeys(given[2], 1))
+    monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: dict.fromkeys(given[2], 1))
     lines: list[str] = []
     answers: list[int] = []
 
@@ -447,7 +456,7 @@ def test_a_signal_ends_a_comparison_and_leaves_nothing(
         os.kill(os.getpid(), number)
         RealClock().wait_until(lambda: False, 30, "the signal")
 
-    monkeypatch.setattr(Watch, "_compare", compare)
+    monkeypatch.setattr(Comparisons, "_compare", compare)
     threads = set(threading.enumerate())
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -467,3 +476,31 @@ def test_a_signal_ends_a_comparison_and_leaves_nothing(
     RealClock().wait_until(lambda: set(threading.enumerate()) <= threads, 10, "the threads to end")
     assert list((tmp_path / "work").iterdir()) == []
     WatchStore(tmp_path / "state", "id").close()
+
+
+def test_a_watch_of_checks_alone_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
+    monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
+    monkeypatch.setitem(sys.modules, "harness.audit.watch.comparisons", None)
+    lines: list[str] = []
+    served: list[str] = []
+
+    def wait(_: Checks) -> None:
+        (address,) = (line.split()[2].removesuffix("/,") for line in lines if "listens" in line)
+        served.extend(urlopen(f"{address}{path}", timeout=10).read().decode() for path in ("/partitions", "/metrics"))  # noqa: S310  (of this test)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Checks, "wait", wait)
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        code = run.watch_until_signal(
+            AuditRequest([], ()), every_s=60, state=tmp_path / "state", listen=("127.0.0.1", 0), spark=None,
+            progress=FakeProgress(), report=lines.append,
+        )  # fmt: skip
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert (code, lines[-1]) == (0, "watch: ended")
+    assert {row["reason"] for row in json.loads(served[0])["partitions"]} == {"it is not compared: --checks-only"}
+    assert 'suspicions{anomaly="stuck-lso"} 1.0' in served[1]
+    assert "oldest_comparison" not in served[1]

@@ -12,18 +12,18 @@ from math import inf
 from typing import Final
 
 from checkers.finding import HANGING_TRANSACTION, LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
-from harness.audit.cleaning import duration_text
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.copies.selection import listed
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
-from harness.broker_files.metadata_log.history import absences, time_text
+from harness.broker_files.metadata_log.history import absences
 from harness.escape import escape
 from harness.judge.finding import Finding, Place
 from harness.judge.verdict import Verdict
 from harness.kafka_api.client_requests import NO_OFFSET, fetch_offsets_of_groups, list_groups
 from harness.kafka_api.connection import Connection
 from harness.schedules.catalog import Anomaly
+from harness.time_texts import duration_text, time_text
 
 MARKERS: Final = {"committed": "the COMMIT", "aborted": "the ABORT"}
 """The missed marker by the outcome of the transaction."""

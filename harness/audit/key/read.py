@@ -20,12 +20,13 @@ from kafka.partitioner.default import murmur2
 
 from checkers.evidence.copies import replica_facts
 from checkers.replay.batch_outcomes import ABORTED
-from harness.audit.cleaning import RemovalSettings, cleaning_of, read_settings
+from harness.audit.cleaning import cleaning_of
 from harness.audit.key.log import KeyLog, KeyRecord, KeyReplica, read_copy
 from harness.audit.live.broker_reports import Span, ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.reading import RateLimit, ReplicaReading
 from harness.audit.live.spool import bound_of, read_all
+from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.broker_files.copies.copies import find_copies
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import brokers_text, name_of

@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
-from harness.audit.cleaning import RemovalSettings, duration_text, problem_of
+from harness.audit.cleaning import problem_of
 from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.audit.key.read import KeyPartition
+from harness.audit.removal_settings import RemovalSettings
 from harness.broker_files.internal_topics.phrases import state, subject
-from harness.broker_files.metadata_log.history import time_text
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import escape, shortened
 from harness.json_codec import to_json
 from harness.judge.finding import name_of
 from harness.terminal import Terminal
+from harness.time_texts import duration_text, time_text
 
 SHOWN: Final = 20
 """The most records of a replica that are printed as text."""

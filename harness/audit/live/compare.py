@@ -26,16 +26,9 @@ from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log, verify_controllers
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.reading import PATIENCE_S, RateLimit
+from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading, merged, read_until_settled, still_there
-from harness.audit.live.spool import (
-    SPOOL_LIMIT_BYTES,
-    ReadWithExecutors,
-    SpoolResult,
-    copies_of,
-    partition_sizes,
-    spool,
-    waves_of,
-)
+from harness.audit.live.spool import ReadWithExecutors, SpoolResult, copies_of, partition_sizes, spool, waves_of
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.errors import UsageError
@@ -46,7 +39,6 @@ from harness.judge.finding import Finding, Place
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UnknownReason, Verdict
-from harness.kafka_api.address import Address
 from harness.run_folder.store import AUDIT_RUN, RunFolder, new_run_id
 from harness.spark.background import start_compilation
 from harness.spark.jobs import stages_reported
@@ -63,31 +55,6 @@ class InterruptedAudit(KeyboardInterrupt):
     def __init__(self, verdict: Verdict) -> None:
         super().__init__()
         self.verdict = verdict
-
-
-@dataclass(frozen=True)
-class AuditRequest:
-    """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data.
-
-    ``config``: the properties file that ``bootstrap`` was read with, for printed commands. ``spool_limit_bytes``: how
-    much is read before it is judged and deleted, unless ``save`` is set. ``controllers``: where to fetch the metadata
-    log; none: without.
-    """
-
-    bootstrap: Sequence[Address]
-    topics: Sequence[str]
-    rate_limit_bytes_s: int | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    save: Path | None = None
-    config: str | None = None
-    spool_limit_bytes: int = SPOOL_LIMIT_BYTES
-    controllers: Sequence[Address] = ()
-
-    @property
-    def is_limited(self) -> bool:
-        """True if only the records of a part of the time are read."""
-        return self.since_ms is not None or self.until_ms is not None
 
 
 def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, Prefiltered]:

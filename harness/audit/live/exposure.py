@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from harness.audit.cleaning import RemovalSettings, duration_text, read_settings
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.lags import (
     CopyProgress,
@@ -27,10 +26,11 @@ from harness.audit.live.lags import (
     read_batches,
 )
 from harness.audit.live.prefilter import Prefiltered, prefilter
-from harness.broker_files.metadata_log.history import time_text
+from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.transactions import OpenTransaction
+from harness.time_texts import duration_text, time_text
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""

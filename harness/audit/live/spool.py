@@ -44,7 +44,6 @@ from harness.kafka_api import TopicPartition
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
 
 PIECE_BYTES: Final = 256 << 20
-SPOOL_LIMIT_BYTES: Final = 4 << 30
 StoredReplica: TypeAlias = dict[int, Path]
 """The paths of a replica's segments that executors store by base offset, in order."""
 ReadWithExecutors: TypeAlias = Callable[

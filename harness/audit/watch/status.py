@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from checkers.anomalies import FINDERS
 from harness.audit.live.broker_reports import ReplicaStatuses
 from harness.audit.live.cluster import AuditedCluster, describe
 from harness.audit.live.exposure import Exposure, exposure
@@ -19,7 +18,7 @@ from harness.judge.finding import Place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.kafka_api.connection import ClusterClient
 from harness.report.endpoint import HTML, JSON, gauge, round_problems
-from harness.report.page import render
+from harness.report.rendering import render
 
 PREFIX: Final = "compaction_watch_"
 NOT_COMPARED: Final = "not-compared"
@@ -82,7 +81,11 @@ def lso_spread(statuses: ReplicaStatuses) -> dict[str, int]:
 
 @dataclass
 class WatchStatus:
-    """The status of a watch now. ``checks``: the last that succeeded. Failures: of the last checks and comparison."""
+    """The status of a watch now.
+
+    ``checks``: the last that succeeded. Failures: of the last checks and comparison. ``anomalies``: names that
+    comparisons may find; None for a watch that only checks.
+    """
 
     every_s: float
     checks: WatchChecks
@@ -92,6 +95,7 @@ class WatchStatus:
     check_failures: int = 0
     comparison_failures: int = 0
     comparisons: int = 0
+    anomalies: Sequence[str] | None = None
 
     @property
     def current(self) -> dict[Place, WatchedPartition]:
@@ -134,9 +138,10 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
         "interval_seconds": ("Time between checks.", status.every_s),
         "check_seconds": ("Duration of the last checks.", checks.took_s),
         "last_check_timestamp_seconds": ("End of the last checks that succeeded.", checks.time_ms / 1000),
-        "oldest_comparison_seconds": ("Age of the oldest comparison.", max(now_ms - oldest_ms, 0) / 1000),
         "unreadable_topics": ("Topics that this user may not read.", len(checks.unreadable)),
     }
+    if status.anomalies is not None:
+        gauges["oldest_comparison_seconds"] = ("Age of the oldest comparison.", max(now_ms - oldest_ms, 0) / 1000)
     for name, (text, value) in gauges.items():
         yield GaugeMetricFamily(PREFIX + name, text, value=value)
     counters = {"check_failures": "Checks that failed.", "comparison_failures": "Comparisons that failed."}
@@ -147,7 +152,7 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
     undecided = Counter(cause for p in partitions if _verdict(p) == UNKNOWN for cause in _causes(p))
     exposed = (replica for topic in checks.exposure.topics for replica in topic.replicas if replica.level)
     at_risk = Counter((replica.topic, replica.kind.value, replica.level.label) for replica in exposed)
-    anomalies = {HANGING_TRANSACTION, *(finder.name for finder in FINDERS.values())}
+    anomalies = {HANGING_TRANSACTION, *(status.anomalies or ())}
     suspicions = Counter(suspicion.anomaly for suspicion in checks.answers.suspicions)
     labelled: dict[str, tuple[str, str, Mapping[Any, float]]] = {
         "partitions": ("Partitions.", "verdict", {**dict.fromkeys(WORST, 0), **verdicts}),
@@ -199,7 +204,8 @@ def _rows(status: WatchStatus, now_ms: int) -> Iterator[dict[str, Any]]:
 
     for place, partition in sorted(status.current.items(), key=rank):
         fallback = {"scenario": name_of(place), "topic": place[0], "partition": place[1], "verdict": UNKNOWN}
-        unseen = {"reason": "it was not compared yet", "causes": [NOT_COMPARED], "findings": []}
+        why = "it is not compared: --checks-only" if status.anomalies is None else "it was not compared yet"
+        unseen = {"reason": why, "causes": [NOT_COMPARED], "findings": []}
         compared_ms = partition.compared_ms or None
         age_s = None if compared_ms is None else (now_ms - compared_ms) / 1000
         yield {**(partition.result or {**fallback, **unseen}), "compared_ms": compared_ms, "age_s": age_s}
@@ -211,3 +217,8 @@ def _verdict(partition: WatchedPartition) -> str:
 
 def _causes(partition: WatchedPartition) -> list[str]:
     return partition.result["causes"] if partition.result else [NOT_COMPARED]
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of an error's message; its type if it has none."""
+    return (str(error) or type(error).__name__).strip().splitlines()[0]

@@ -7,13 +7,13 @@ Records are replayed as brokers do: ``PartitionRegistration.merge`` for the chan
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import Message, RecordType
+from harness.time_texts import time_text
 
 NO_LEADER: Final = -1
 
@@ -211,11 +211,6 @@ def absences(states: Iterable[PartitionState], broker: int) -> list[Absence]:
             result[-1] = replace(result[-1], until_ms=state.time_ms)
         is_out = broker not in state.isr
     return result
-
-
-def time_text(time_ms: int) -> str:
-    """Return a time in UTC, to the second."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _directories(ids: Iterable[str]) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.compare import AuditRequest, audit_live
+from harness.audit.live.compare import audit_live
 from harness.audit.live.prefilter import Suspicion, prefilter
+from harness.audit.live.request import AuditRequest
 from harness.errors import HarnessError
 from harness.host.clock import Clock, RealClock
 from harness.judge.finding import name_of

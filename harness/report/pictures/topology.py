@@ -3,14 +3,14 @@
 import math
 from collections.abc import Collection, Sequence
 
+from harness.report.rendering import render
+
 SIZE, RADIUS, NODE = 320, 110, 24
 ABSENT = "#c0392b"
 
 
 def topology(links: Collection[tuple[int, int]], brokers: Sequence[int], absent: Collection[int]) -> str:
     """Draw brokers in a circle, and a line for each link (from, to); an arrow, if it works in that direction only."""
-    from harness.report.page import render  # noqa: PLC0415  (matplotlib, which few runs need so early)
-
     angles = {broker: 2 * math.pi * index / len(brokers) - math.pi / 2 for index, broker in enumerate(brokers)}
     places = {b: (SIZE / 2 + RADIUS * math.cos(a), SIZE / 2 + RADIUS * math.sin(a)) for b, a in angles.items()}
     lines = []

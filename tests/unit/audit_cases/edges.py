@@ -2,18 +2,40 @@
 
 from dataclasses import replace
 
-from checker_cases.case import DIVERGED, HIDDEN, LATENT, POISON, STUCK, VISIBLE, Finding
-from checker_cases.transactions import END, T1, T2, U1, V1, V2, V3, X1, garbage, good
 from copied import copy
 from literal import abort, aborted, commit, delete, emptied, emptied_marker, led, put, together, untied
 
-from audit_cases.case import UNEXPLAINED, anomaly, both, clean, undecided, unknown
+from audit_cases.case import (
+    DIVERGED,
+    END,
+    HIDDEN,
+    POISON,
+    STUCK,
+    T1,
+    T2,
+    U1,
+    V1,
+    V2,
+    V3,
+    X1,
+    Finding,
+    anomaly,
+    clean,
+    undecided,
+    unknown,
+)
 from audit_cases.contradictions import DECIDED, HIDDEN_ALIKE
 from audit_cases.open_transactions import HELD_BY_ONE, OPEN
+from checkers.finding import LATENT, VISIBLE
+from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 
 V4 = replace(V3, epoch=3)
 EDGE_CASES = [
-    clean("aborted alike", *both(*HIDDEN_ALIKE)),
+    clean(
+        "aborted alike",
+        copy(1, *HIDDEN_ALIKE),
+        copy(2, *HIDDEN_ALIKE),
+    ),
     clean(
         "aborted alike, as far as the log goes back",
         copy(1, put(0, "K", T1), put(2, "L", T1), abort(3, T1), END),
@@ -22,7 +44,8 @@ EDGE_CASES = [
     clean(
         "aborted by a marker at the bound",
         copy(1, put(0, "K", T1), put(2, "L", T1), abort(5, T1), END, high_watermark=5),
-        copy(2, put(2, "L", T1), abort(5, T1), END, high_watermark=5), says="2 replicas were read to offset 5",
+        copy(2, put(2, "L", T1), abort(5, T1), END, high_watermark=5),
+        says="2 replicas were read to offset 5",
     ),
     anomaly(
         "alive, it was written in a transaction, and its tombstone is gone everywhere",
@@ -48,12 +71,16 @@ EDGE_CASES = [
     unknown(
         "the span of a .txnindex begins where the shortest log ends",
         copy(1, put(3, "b"), commit(5, T1), abort(8, T2), END, high_watermark=10, index=(aborted(T2, 7, 8),)),
-        copy(2, put(3, "b"), abort(8, T2), END, high_watermark=10, index=(aborted(T1, 4, 8),)), copy(3, put(3, "b")),
+        copy(2, put(3, "b"), abort(8, T2), END, high_watermark=10, index=(aborted(T1, 4, 8),)),
+        copy(3, put(3, "b")),
         says="the log of broker 3 ends at 4, and broker 1 has cleaned beyond that",
     ),
     anomaly(
         "a transactional tombstone is missing, and its emptied marker is present, as a copy of another log",
-        (copy(1, delete(1, "K", T1), commit(2, T1), END), copy(2, put(0, "K"), emptied_marker(2, T1), END)),
+        (
+            copy(1, delete(1, "K", T1), commit(2, T1), END),
+            copy(2, put(0, "K"), emptied_marker(2, T1), END),
+        ),
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
@@ -75,7 +102,10 @@ EDGE_CASES = [
     ),
     anomaly(
         "overtaken, and its first batch was emptied",
-        (copy(1, put(4, "L", V2), commit(5, V3), END), copy(2, emptied(0, V1), put(4, "L", V2), commit(5, V3), END)),
+        (
+            copy(1, put(4, "L", V2), commit(5, V3), END),
+            copy(2, emptied(0, V1), put(4, "L", V2), commit(5, V3), END),
+        ),
         Finding(UNEXPLAINED, 2, 0, None, 6, LATENT, candidates=(UNEXPLAINED, POISON), says="(key (no key))"),
     ),
     clean(
@@ -98,7 +128,8 @@ EDGE_CASES = [
     ),
     clean(
         "open everywhere at the bound, and its coordinator is done",
-        copy(1, *OPEN, high_watermark=0, coordinator=(("t", 5, "CompleteCommit"),)), copy(2, *OPEN, high_watermark=0),
+        copy(1, *OPEN, high_watermark=0, coordinator=(("t", 5, "CompleteCommit"),)),
+        copy(2, *OPEN, high_watermark=0),
         says="2 replicas were read to offset 0",
     ),
     clean(
@@ -108,7 +139,8 @@ EDGE_CASES = [
     ),
     unknown(
         "open below the bound, its marker is not, and somebody has cleaned beyond",
-        copy(1, put(0, "K", T1), commit(5, T1), END, high_watermark=3), copy(2, put(0, "K", T1), END, high_watermark=3),
+        copy(1, put(0, "K", T1), commit(5, T1), END, high_watermark=3),
+        copy(2, put(0, "K", T1), END, high_watermark=3),
         copy(3, put(0, "K", T1), commit(5, T1), END, put(12, "z"), high_watermark=3),
         says="broker 3 has cleaned beyond that",
     ),
@@ -119,7 +151,8 @@ EDGE_CASES = [
     ),
     clean(
         "open here, and a marker elsewhere at this log's end may have ended it",
-        copy(1, put(2, "K"), END, commit(10, T2)), HELD_BY_ONE,
+        copy(1, put(2, "K"), END, commit(10, T2)),
+        HELD_BY_ONE,
     ),
     anomaly(
         "open here, and in what a broker remembered only a later transaction is",
@@ -131,12 +164,19 @@ EDGE_CASES = [
     ),
     unknown(
         "open here, and a replica without its records has cleaned beyond",
-        copy(1, put(2, "K"), END, put(12, "L")), HELD_BY_ONE, says="broker 1 has cleaned beyond that",
+        copy(1, put(2, "K"), END, put(12, "L")),
+        HELD_BY_ONE,
+        says="broker 1 has cleaned beyond that",
     ),
     anomaly(
         "opened by an emptied batch, and two markers were missed",
-        (copy(1, commit(1, T1), abort(3, T2), put(4, "K"), END), copy(2, emptied(0, T1), put(4, "K"), END)),
-        Finding(STUCK, 2, 0, None, 5, VISIBLE, witness={"outcome": "committed", "marker_seen_elsewhere_at": 1}),
+        (
+            copy(1, commit(1, T1), abort(3, T2), put(4, "K"), END),
+            copy(2, emptied(0, T1), put(4, "K"), END),
+        ),
+        Finding(
+            STUCK, 2, 0, None, 5, VISIBLE, witness={"outcome": "committed", "marker_seen_elsewhere_at": 1},
+        ),
     ),
     anomaly(
         "open here, and not open on two brokers",
@@ -155,25 +195,30 @@ EDGE_CASES = [
     ),
     unknown(
         "open here, and not in what a broker remembered that has cleaned beyond",
-        copy(1, put(2, "K"), END, put(12, "M", T2), commit(13, T2), snapshots={10: {T1: None}}), HELD_BY_ONE,
+        copy(1, put(2, "K"), END, put(12, "M", T2), commit(13, T2), snapshots={10: {T1: None}}),
+        HELD_BY_ONE,
         says="broker 1 has cleaned beyond that",
     ),
     unknown(
         "open on the only replica, which remembered otherwise",
-        copy(1, *OPEN, rolled_at=(0, 9), snapshots={5: {T1: None}}), says="there is only the replica of broker 1",
+        copy(1, *OPEN, rolled_at=(0, 9), snapshots={5: {T1: None}}),
+        says="there is only the replica of broker 1",
     ),
     unknown(
         "an older producer snapshot agrees, and the newest does not",
-        copy(1, *DECIDED, snapshots={0: {}, 10: {T1: 0}}), copy(2, *DECIDED),
+        copy(1, *DECIDED, snapshots={0: {}, 10: {T1: 0}}),
+        copy(2, *DECIDED),
         says="broker 1: its producer snapshot holds a transaction of producer 5 open from 0 on, its log from no offset",
     ),
     clean(
         "an older producer snapshot holds open what the log has no more",
-        copy(1, put(2, "K"), END, rolled_at=(0, 9), snapshots={5: {T1: 0}}), copy(2, put(2, "K"), END),
+        copy(1, put(2, "K"), END, rolled_at=(0, 9), snapshots={5: {T1: 0}}),
+        copy(2, put(2, "K"), END),
     ),
     unknown(
         "a producer snapshot at the last segment holds open what the log has ended",
-        copy(1, *DECIDED, rolled_at=(0, 9), snapshots={9: {T1: 0}}), copy(2, *DECIDED),
+        copy(1, *DECIDED, rolled_at=(0, 9), snapshots={9: {T1: 0}}),
+        copy(2, *DECIDED),
         says="broker 1: its producer snapshot holds a transaction of producer 5 open from 0 on, its log from no offset",
     ),
     unknown(
@@ -189,7 +234,8 @@ EDGE_CASES = [
     ),
     unknown(
         "a .txnindex has an aborted transaction end at another marker",
-        copy(1, *HIDDEN_ALIKE, index=(aborted(T1, 0, 3),)), copy(2, *HIDDEN_ALIKE),
+        copy(1, *HIDDEN_ALIKE, index=(aborted(T1, 0, 3),)),
+        copy(2, *HIDDEN_ALIKE),
         says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is",
     ),
     unknown(
@@ -204,8 +250,8 @@ EDGE_CASES = [
         (
             copy(1, put(4, "L", V2), commit(5, V3), put(6, "K"), put(7, "M"), END),
             copy(
-                2, together(put(0, "K", V1), put(1, "M", V1)), put(4, "L", V2), commit(5, V3), put(6, "K"), put(7, "M"),
-                END,
+                2, together(put(0, "K", V1), put(1, "M", V1)), put(4, "L", V2), commit(5, V3), put(6, "K"),
+                put(7, "M"), END,
             ),
         ),
         Finding(UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
@@ -237,8 +283,9 @@ EDGE_CASES = [
     anomaly(
         "served, removed by two others, and the second one still has an older value, as after an abort",
         (
-            copy(1, *good(4), END), copy(2, put(0, "K"), put(2, "K", T1), *good(4), END),
-            copy(3, put(0, "K"), *good(4), END),
+            copy(1, put(4, "g", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
+            copy(3, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
         ),
         undecided(
             POISON, 2, 2, "K", 5, VISIBLE, says="broker 3 has removed it and still has the older value of offset 0",
@@ -270,8 +317,9 @@ EDGE_CASES = [
     anomaly(
         "hidden on two replicas, and one of them copied a log that had been cleaned by it",
         (
-            copy(1, put(2, "K", T1), *garbage(4), END), copy(2, put(0, "K"), put(2, "K", T1), *garbage(4), END),
-            copy(3, put(2, "K", T1), commit(3, T1), *garbage(4), END),
+            copy(1, put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
+            copy(3, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
         ),
         undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, says="broker 3 serves the value of offset 2"),
     ),
@@ -282,7 +330,10 @@ EDGE_CASES = [
     ),
     anomaly(
         "poison took the place of a value",
-        (copy(1, put(2, "K", T1), *good(4), END), copy(2, put(0, "K"), abort(3, T1), *good(4), END)),
+        (
+            copy(1, put(2, "K", T1), put(4, "good", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), abort(3, T1), put(4, "good", T2), commit(5, T2), END),
+        ),
         undecided(POISON, 1, 2, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_taken_here_at": 5}),
     ),
     anomaly(
@@ -292,24 +343,31 @@ EDGE_CASES = [
     ),
     anomaly(
         "stuck, and a later value of its key lives on that another has removed",
-        (copy(1, END), HELD_BY_ONE), Finding(STUCK, 2, 0, "K", 5, VISIBLE),
+        (copy(1, END), HELD_BY_ONE),
+        Finding(STUCK, 2, 0, "K", 5, VISIBLE),
         undecided(DIVERGED, 2, 2, "K", -1, LATENT, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "alive, and who has removed it counts what its producer wrote later as aborted",
-        (copy(1, *garbage(4), END), copy(2, put(0, "K", T1), commit(1, T1), *garbage(4), END)),
+        (
+            copy(1, put(4, "g", T2), abort(5, T2), END),
+            copy(2, put(0, "K", T1), commit(1, T1), put(4, "g", T2), abort(5, T2), END),
+        ),
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "alive, and who has removed it counts what its producer wrote before as aborted",
-        (copy(1, *garbage(0, T1), commit(5, T2), END), copy(2, *garbage(0, T1), put(4, "K", T2), commit(5, T2), END)),
+        (
+            copy(1, put(0, "g", T1), abort(1, T1), commit(5, T2), END),
+            copy(2, put(0, "g", T1), abort(1, T1), put(4, "K", T2), commit(5, T2), END),
+        ),
         undecided(DIVERGED, 2, 4, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "hidden and cleaned away, and an older value is alive as after an abort",
         (
-            copy(1, put(0, "K"), *garbage(4), END, index=(aborted(T1, 2, 5),)),
-            copy(2, put(2, "K", T1), commit(3, T1), *garbage(4), END),
+            copy(1, put(0, "K"), put(4, "g", T2), abort(5, T2), END, index=(aborted(T1, 2, 5),)),
+            copy(2, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
         ),
         undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, witness={"marker_taken_here_at": 5, "evidence": ["txnindex"]}),
     ),
@@ -320,11 +378,13 @@ EDGE_CASES = [
     ),
     clean(
         "a record without a key, which cleaners remove as invalid",
-        copy(1, END), copy(2, put(0, None), put(1, None, T1), commit(2, T1), END),
+        copy(1, END),
+        copy(2, put(0, None), put(1, None, T1), commit(2, T1), END),
     ),
     anomaly(
         "alive, and its key is empty",
-        (copy(1, END), copy(2, put(0, ""), END)), undecided(DIVERGED, 2, 0, "", -1, VISIBLE),
+        (copy(1, END), copy(2, put(0, ""), END)),
+        undecided(DIVERGED, 2, 0, "", -1, VISIBLE),
     ),
     anomaly(
         "alive, and a later record beyond the other log's end is aborted, for all to know",
@@ -333,11 +393,15 @@ EDGE_CASES = [
     ),
     clean(
         "a later record beyond the other log's end is open here, and may be committed where it was copied from",
-        copy(1, END, put(10, "K", T1)), copy(2, put(0, "K"), END),
+        copy(1, END, put(10, "K", T1)),
+        copy(2, put(0, "K"), END),
     ),
     anomaly(
         "deleted and alive, and a stale tail has the key once more",
-        (copy(1, delete(1, "K"), END, *led(1, put(10, "N"))), copy(2, put(0, "K"), END, put(10, "K", T1))),
+        (
+            copy(1, delete(1, "K"), END, *led(1, put(10, "N"))),
+            copy(2, put(0, "K"), END, put(10, "K", T1)),
+        ),
         Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     anomaly(
@@ -350,21 +414,29 @@ EDGE_CASES = [
     ),
     anomaly(
         "alive, and nothing but a stale tail deletes the key",
-        (copy(1, END, *led(1, delete(10, "L"))), copy(2, put(0, "K"), END, delete(10, "K"))),
+        (
+            copy(1, END, *led(1, delete(10, "L"))),
+            copy(2, put(0, "K"), END, delete(10, "K")),
+        ),
         undecided(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     clean(
         "logs that start after the end of an empty one, and hold more than they have to",
-        *both(put(0, "K"), put(3, "L"), END, log_start=2), copy(3), says="3 replicas were read to offset 0 and agree",
+        copy(1, put(0, "K"), put(3, "L"), END, log_start=2),
+        copy(2, put(0, "K"), put(3, "L"), END, log_start=2),
+        copy(3),
+        says="3 replicas were read to offset 0 and agree",
     ),
     clean(
         "a cleaned log that starts where another log ends",
-        copy(1, put(0, "K"), put(1, "L")), copy(2, put(7, "L"), END, log_start=2, rolled_at=(2,)),
+        copy(1, put(0, "K"), put(1, "L")),
+        copy(2, put(7, "L"), END, log_start=2, rolled_at=(2,)),
         says="2 replicas were read to offset 2 and agree",
     ),
     clean(
         "high watermarks that lag behind logs that end alike",
-        copy(1, put(0, "K"), put(3, "K"), END, high_watermark=5), copy(2, put(3, "K"), END, high_watermark=4),
+        copy(1, put(0, "K"), put(3, "K"), END, high_watermark=5),
+        copy(2, put(3, "K"), END, high_watermark=4),
         says="2 replicas were read to offset 5 and agree",
     ),
     clean(
@@ -379,16 +451,23 @@ EDGE_CASES = [
     ),
     clean(
         "a producer snapshot was taken before the marker, and nothing but that followed",
-        copy(1, put(0, "K", T1), commit(5, T1), snapshots={3: {T1: 0}}), copy(2, put(0, "K", T1), commit(5, T1)),
+        copy(1, put(0, "K", T1), commit(5, T1), snapshots={3: {T1: 0}}),
+        copy(2, put(0, "K", T1), commit(5, T1)),
     ),
     clean(
         "an ABORT whose transaction was cleaned away before any of these copied it",
-        *both(abort(1, T1), put(2, "K"), END),
+        copy(1, abort(1, T1), put(2, "K"), END),
+        copy(2, abort(1, T1), put(2, "K"), END),
     ),
-    clean("a log whose only segment is empty", copy(1, END), copy(2, log_start=10, rolled_at=(10,))),
+    clean(
+        "a log whose only segment is empty",
+        copy(1, END),
+        copy(2, log_start=10, rolled_at=(10,)),
+    ),
     clean(
         "a producer without transactions continues in a higher epoch",
-        *both(untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
+        copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
+        copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
     ),
     anomaly(
         "alive, and the key's record beyond this log's end was aborted",
@@ -398,8 +477,8 @@ EDGE_CASES = [
     anomaly(
         "poison behind the first of two transactions that are open everywhere",
         (
-            copy(1, put(0, "H", U1), abort(2, T1), *good(3), put(5, "I", X1), END),
-            copy(2, put(0, "H", U1), put(1, "poison", T1), *good(3), put(5, "I", X1), END),
+            copy(1, put(0, "H", U1), abort(2, T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
+            copy(2, put(0, "H", U1), put(1, "poison", T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
         ),
         undecided(POISON, 2, 1, "poison", 5, LATENT),
     ),

@@ -1,11 +1,10 @@
 """Tombstones or markers are gone, or more than one anomaly would explain the difference."""
 
-from checker_cases.case import DIVERGED, HIDDEN, POISON, Finding
-from checker_cases.transactions import END, T1, U1, V1, V2, V3, good
 from copied import copy
 from literal import commit, delete, put
 
-from audit_cases.case import UNEXPLAINED, anomaly, undecided
+from audit_cases.case import DIVERGED, END, HIDDEN, POISON, T1, T2, U1, V1, V2, V3, Finding, anomaly, undecided
+from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 from checkers.finding import VISIBLE
 
 REMOVAL_CASES = [
@@ -24,7 +23,10 @@ REMOVAL_CASES = [
     ),
     anomaly(
         "served, and elsewhere an older value is alive, as after an abort",
-        (copy(1, put(0, "K"), *good(4), END), copy(2, put(0, "K"), put(2, "K", T1), *good(4), END)),
+        (
+            copy(1, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
+        ),
         undecided(
             POISON, 2, 2, "K", 5, VISIBLE, says="broker 1 has removed it and still has the older value of offset 0",
             witness={"marker_taken_here_at": 5, "removed_by_broker": 1, "older_value_there_at": 0},
@@ -45,8 +47,7 @@ REMOVAL_CASES = [
         "a value without a transaction is lost, and an older one lives",
         (copy(1, put(0, "K"), put(2, "K"), END), copy(2, put(0, "K"), END)),
         Finding(
-            UNEXPLAINED, 2, 2, "K", -1, VISIBLE,
-            says="this broker has lost that value and serves the value of offset 0",
+            UNEXPLAINED, 2, 2, "K", -1, VISIBLE, says="this broker has lost that value and serves the value of offset 0"
         ),
     ),
 ]  # fmt: skip
@@ -72,4 +73,4 @@ CANDIDATE_CASES = [
         (copy(1, delete(1, "K", V1), commit(2, V2), END), copy(2, put(0, "K"), END)),
         undecided(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
-]  # fmt: skip
+]
