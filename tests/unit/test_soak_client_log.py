@@ -18,6 +18,7 @@ from harness.soak.evidence.client_log import (
 )
 
 INFO = "info"
+AGAIN = {"topic": "t"}
 
 
 def history(*lines: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -41,9 +42,8 @@ def of_id(kind: str, f: str, op: int, txn: int | None = None) -> tuple[Any, ...]
 
 def test_an_acknowledged_record_counts_and_another_may_be_either() -> None:
     log = client_log_of(history(put(1), put(2), put(1, OK), put(2, INFO)))
-    assert {op: (write.offset, log.outcome_of(write)) for op, write in log.writes.items()} == {
-        1: (1, COMMITTED), 2: (None, UNKNOWN),
-    }  # fmt: skip
+    outcomes = {op: (write.offset, log.outcome_of(write)) for op, write in log.writes.items()}
+    assert outcomes == {1: (1, COMMITTED), 2: (None, UNKNOWN)}
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,9 @@ def test_a_new_start_ends_only_what_was_open_before() -> None:
 
 
 def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
-    again = {"topic": "t"}
     events = history(
         put(1), put(1, OK), put(2),
-        (INVOKE, RECREATE, 3, again), put(2, OK), put(4), (OK, RECREATE, 3, again),
+        (INVOKE, RECREATE, 3, AGAIN), put(2, OK), put(4), (OK, RECREATE, 3, AGAIN),
         put(4, OK), put(5), put(5, OK), put(6, topic="other"), put(6, OK, topic="other"),
     )  # fmt: skip
     log = client_log_of(events)
@@ -84,29 +83,23 @@ def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
 
 
 def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain() -> None:
-    again = {"topic": "t"}
     events = history(
-        put(1), put(1, OK),
-        (INVOKE, RECREATE, 2, again), (OK, RECREATE, 2, again), put(3), put(3, OK),
-        (INVOKE, RECREATE, 4, again), (INFO, RECREATE, 4, again), put(5), put(5, OK),
+        put(1), put(1, OK), (INVOKE, RECREATE, 2, AGAIN), (OK, RECREATE, 2, AGAIN), put(3), put(3, OK),
+        (INVOKE, RECREATE, 4, AGAIN), (INFO, RECREATE, 4, AGAIN), put(5), put(5, OK),
     )  # fmt: skip
     log = client_log_of(events)
-    # The records of the first topic are gone. The second topic may still exist: its deletion may not have been
-    # answered.
+    # The records of the first topic are gone. The second topic may still exist.
     assert {op: write.offset for op, write in log.writes.items()} == {3: None, 5: None}
     assert not [event for event in events_for_checkers(events) if event["f"] == "produce"]
 
 
 def test_deletions_that_were_asked_for() -> None:
-    more = {"topic": "t", "partition": 0}
-    events = history(
-        (INVOKE, DELETE_RECORDS, 1, {**more, "before": 9}), (INVOKE, DELETE_RECORDS, 2, {**more, "before": 4})
-    )
-    assert client_log_of(events).deleted_before == {("t", 0): 9}
-    deletion, recreation = (INVOKE, DELETE_RECORDS, 1, {**more, "before": 9}), {"topic": "t"}
-    tried = [deletion, (INVOKE, RECREATE, 2, recreation)]
+    place = {"topic": "t", "partition": 0}
+    first, second = ((INVOKE, DELETE_RECORDS, op, {**place, "before": before}) for op, before in ((1, 9), (2, 4)))
+    assert client_log_of(history(first, second)).deleted_before == {("t", 0): 9}
+    tried = [first, (INVOKE, RECREATE, 2, AGAIN)]
     assert client_log_of(history(*tried)).deleted_before == {("t", 0): 9}
-    assert client_log_of(history(*tried, (OK, RECREATE, 2, recreation))).deleted_before == {}
+    assert client_log_of(history(*tried, (OK, RECREATE, 2, AGAIN))).deleted_before == {}
 
 
 def test_checkers_are_told_what_a_new_start_aborted() -> None:

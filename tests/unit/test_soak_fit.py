@@ -23,9 +23,8 @@ def simulated() -> Setup:
 
 
 def played(*operations: Operation, settings: dict[str, str] | None = None) -> Schedule:
-    plan = replace(
-        SMALL, topics=(RoundTopic(TOPIC, 1, settings or {}),), clients=(P, RoundClient("i", "java", is_idempotent=True))
-    )
+    clients = (P, RoundClient("i", "java", is_idempotent=True))
+    plan = replace(SMALL, topics=(RoundTopic(TOPIC, 1, settings or {}),), clients=clients)
     return Schedule(in_order(*operations), target="kafka-4.4", plan=plan)
 
 
@@ -74,20 +73,13 @@ def of_model(*steps: str, plan: RoundPlan = NO_PLAN) -> Schedule:
 
 
 def test_a_schedule_of_explore_is_a_round_with_time_for_cleaners() -> None:
-    schedule = as_round(
-        of_model("t puts K", "2 leaves", "p puts K", "t commits", "1 cleans", "time passes", "2 returns")
-    )
-    assert [(step.at_s, str(step.operation)) for step in schedule.steps] == [
-        (APART_S, "t puts K in schedule-0"),
-        (2 * APART_S, "kill begins on broker 2"),
-        (3 * APART_S, "p puts K in schedule-0"),
-        (4 * APART_S, "t commits"),
-        (7 * APART_S, "kill ends on broker 2"),
-    ]
-    assert [(client.name, client.transactional_id) for client in schedule.plan.clients] == [
-        ("p", None),
-        ("t", "schedule-t"),
-    ]
+    schedule = as_round(of_model("t puts K; 2 leaves; p puts K; t commits; 1 cleans; time passes; 2 returns"))
+    assert [(step.at_s / APART_S, str(step.operation)) for step in schedule.steps] == [
+        (1, "t puts K in schedule-0"), (2, "kill begins on broker 2"), (3, "p puts K in schedule-0"),
+        (4, "t commits"), (7, "kill ends on broker 2"),
+    ]  # fmt: skip
+    ids = [(client.name, client.transactional_id) for client in schedule.plan.clients]
+    assert ids == [("p", None), ("t", "schedule-t")]
     assert schedule.plan.lasts_s == 7 * APART_S + ROOM_S
     assert as_round(schedule) == schedule
 

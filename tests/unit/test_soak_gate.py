@@ -17,48 +17,47 @@ OUT = ReplicaOutage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
 DELETED = {TP: [11_000]}
 
 
-def events(*some: tuple[int, str, int]) -> list[dict[str, Any]]:
-    """Return events of (broker, event, time)."""
+Events = list[tuple[int, str, int]]
+"""Broker, event and time of each."""
+
+
+def events(some: Events) -> list[dict[str, Any]]:
     place = {"topic": "t", "partition": 0}
-    of_all = {HELD_ALL, RELEASED_ALL}
     return [
-        {"broker": b, "event": INSTALLED} if name == INSTALLED
-        else {"broker": b, "event": name, "time_ms": ms, **({} if name in of_all else place)}
-        for b, name, ms in some
-    ]  # fmt: skip
+        {"broker": broker, "event": name, "time_ms": ms, **({} if name in {HELD_ALL, RELEASED_ALL} else place)}
+        for broker, name, ms in some
+    ]
 
 
-def held_by(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
+def held_by(broker: int, since: int = 12_000, until: int = 20_100) -> Events:
     return [(broker, HELD, since), (broker, RELEASED, until)]
 
 
 @pytest.mark.parametrize(
-    ("some", "problem"),
+    ("by_1", "by_2", "problem"),
     [
-        ([*held_by(1), *held_by(2)], None),
-        ([*held_by(1, 9_000), *held_by(2)], None),
-        (held_by(1), "the gate of broker 2 is not seen to have held t-0 while broker 3 was out of the ISR"),
-        ([], "the gate of broker 1 is not seen to have held t-0 while broker 3 was out of the ISR"),
-        ([*held_by(1, 1_000, 9_000), *held_by(2)], "the gate of broker 1 is not seen to have held"),
-        ([*held_by(1), (2, HELD, 12_000)], "the gate of broker 2 has held t-0 while"),
-        ([*held_by(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
+        (held_by(1), held_by(2), None),
+        (held_by(1, 9_000), held_by(2), None),
+        (held_by(1), [], "2 is not seen to have held t-0 while broker 3 was out of the ISR"),
+        ([], [], "1 is not seen to have held t-0 while broker 3 was out of the ISR"),
+        (held_by(1, 1_000, 9_000), held_by(2), "1 is not seen to have held"),
+        (held_by(1), [(2, HELD, 12_000)], "2 has held t-0 while"),
+        (held_by(1), [(2, HELD, 12_000), (2, GAVE_UP, 13_000)], "2 gave up holding t-0"),
         # Its process ended, and so did its holds.
-        ([*held_by(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),
-        ([*held_by(1), (2, HELD, 12_000), (1, INSTALLED, 0)], "the gate of broker 2 has held t-0 while"),
-        ([*held_by(1), (2, INSTALLED, 0)], "the gate of broker 2 is not seen to have held"),
+        (held_by(1), [(2, HELD, 12_000), (2, INSTALLED, 0)], None),
+        (held_by(1), [(2, HELD, 12_000), (1, INSTALLED, 0)], "2 has held t-0 while"),
+        (held_by(1), [(2, INSTALLED, 0)], "2 is not seen to have held"),
         # One that holds everything: its clock is not the controllers', or it hears nothing of them.
-        ([*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
-        (
-            [*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)],
-            "the gate of broker 2 is not seen to have held",
-        ),
-        ([*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *held_by(2, 15_000)], None),
-        ([*held_by(1), (2, HELD_ALL, 9_000)], "the gate of broker 2 has held t-0 while"),
+        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
+        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "2 is not seen to have held"),
+        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *held_by(2, 15_000)], None),
+        (held_by(1), [(2, HELD_ALL, 9_000)], "2 has held t-0 while"),
     ],
 )
-def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], problem: str | None) -> None:
-    evidence = judge_gates([OUT], DELETED, events(*some))
-    assert evidence.problem is None if problem is None else str(evidence.problem).startswith(problem)
+def test_every_broker_that_stayed_holds_what_is_exposed(by_1: Events, by_2: Events, problem: str | None) -> None:
+    evidence = judge_gates([OUT], DELETED, events([*by_1, *by_2]))
+    says = f"the gate of broker {problem}"
+    assert evidence.problem is None if problem is None else str(evidence.problem).startswith(says)
     assert evidence.counts == {"outages": 1, "exposed": 1, "held": int(problem is None), "partitions": 1}
 
 
@@ -71,7 +70,7 @@ def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its
         {"f": "recreate topic", "type": "invoke", "op": 7, "topic": "t", "time_ms": 8_000},
         {"f": "recreate topic", "type": answer, "op": 7, "topic": "t", "time_ms": 9_500},
     ]
-    logged = of_last_topics(events((2, INSTALLED, 0), (2, HELD, 7_999), *held_by(1, 9_000)), recreated)
+    logged = of_last_topics(events([(2, INSTALLED, 0), (2, HELD, 7_999), *held_by(1, 9_000)]), recreated)
     assert problem in str(judge_gates([OUT], DELETED, logged).problem)
 
 
@@ -98,7 +97,7 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
     ],
 )
 def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, has_problem: bool) -> None:
-    evidence = judge_gates([OUT], DELETED, events(*held_by(1)), faults=fault_times(faults))
+    evidence = judge_gates([OUT], DELETED, events(held_by(1)), faults=fault_times(faults))
     assert (evidence.problem is not None) is has_problem
     alone = replace(OUT, stayed=frozenset({2}))
     assert judge_gates([alone], DELETED, [], faults=fault_times(faults)).counts["exposed"] == int(has_problem)
@@ -115,10 +114,10 @@ AHEAD_MS = 3_600_000
         (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*held_by(1), *held_by(2)]),
     ],
 )
-def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some: list[tuple[int, str, int]]) -> None:
+def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some: Events) -> None:
     """The clock of a broker with a gate, or of the controller that recorded the outage."""
-    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000).problem is None
-    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).problem is not None
+    assert judge_gates([out], DELETED, events(some), ended_ms=30_000).problem is None
+    assert judge_gates([out], DELETED, events(some), ended_ms=30_000 + AHEAD_MS).problem is not None
 
 
 def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all() -> None:
@@ -146,12 +145,11 @@ def test_outages_are_read_off_the_isr() -> None:
 def test_a_delete_and_the_end_of_a_transaction_can_be_removed() -> None:
     put = {"f": "produce", "topic": "t", "partition": 0}
     of_id = {"transactional_id": "id", "txn": 1}
-    assert removable_of(
-        [
-            {**put, "type": "ok", "time_ms": 1, "tombstone": True},
-            {**put, "type": "ok", "time_ms": 2, "tombstone": False},
-            {**put, **of_id, "type": "invoke", "time_ms": 3, "tombstone": False},
-            {**of_id, "f": "commit", "type": "invoke", "time_ms": 4},
-            {**of_id, "f": "commit", "type": "ok", "time_ms": 5},
-        ]
-    ) == {TP: [1, 5]}
+    history = [
+        {**put, "type": "ok", "time_ms": 1, "tombstone": True},
+        {**put, "type": "ok", "time_ms": 2, "tombstone": False},
+        {**put, **of_id, "type": "invoke", "time_ms": 3, "tombstone": False},
+        {**of_id, "f": "commit", "type": "invoke", "time_ms": 4},
+        {**of_id, "f": "commit", "type": "ok", "time_ms": 5},
+    ]
+    assert removable_of(history) == {TP: [1, 5]}

@@ -50,10 +50,8 @@ def test_only_replicas_that_changed_are_written_and_none_is_read_twice(tmp_path:
         {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)},
     )
     lines = sampled(tmp_path, reader.reader, 3)
-    assert [(line["broker"], line["replicas"]) for line in lines] == [
-        (1, {"t-0": [5, 4, 3], "t-1": [1, 1, 1]}),
-        (1, {"t-0": [9, 9, 3]}),
-    ]
+    assert {line["broker"] for line in lines} == {1}
+    assert [line["replicas"] for line in lines] == [{"t-0": [5, 4, 3], "t-1": [1, 1, 1]}, {"t-0": [9, 9, 3]}]
     assert reader.asked[:3] == [{A: 0, B: 0}, {A: 5, B: 1}, {A: 9, B: 1}]
 
 

@@ -10,6 +10,7 @@ from test_soak_truth import PRODUCER, data, end, replica
 from harness.json_codec import from_json
 from harness.judge.verdict import Doubt
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
+from harness.soak.causes.cause import Symptom
 from harness.soak.causes.reopened_transaction import explains, reopened, reopened_of
 
 TP = ("t", 0)
@@ -29,36 +30,26 @@ def round_folder(path: Path, *batches: bytes, **state: Any) -> RunFolder:
 
 
 WRITTEN, ENDED = data(1, 0, "k", transactional=True), end(1, commit=True)
+REOPENED, WITHOUT_RECORDS = (reopened(BROKER, TP, PRODUCER, 0, marker) for marker in (1, None))
 
 
 @pytest.mark.parametrize(
-    ("batches", "state", "marker"),
+    ("batches", "state", "symptoms"),
     [
-        ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, 1),
+        ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, [REOPENED]),
         # Its records are gone: below the log start, or removed by its own cleaner.
-        ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, None),
+        ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, [WITHOUT_RECORDS]),
+        ((WRITTEN, ENDED), {"open": []}, []),
+        ((WRITTEN, ENDED), {"open": None}, []),
+        # Open by the log as well: the same transaction, or the next one of the producer.
+        ((WRITTEN,), {"open": [[PRODUCER, 0, 0]]}, []),
+        ((WRITTEN, ENDED, data(2, 2, "k", transactional=True)), {"open": [[PRODUCER, 0, 2]]}, []),
     ],
 )
-def test_a_transaction_that_is_open_again(
-    tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any], marker: int | None
+def test_transactions_that_are_open_again(
+    tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any], symptoms: list[Symptom]
 ) -> None:
-    assert reopened_of(round_folder(tmp_path, *batches, **state)) == [reopened(BROKER, TP, PRODUCER, 0, marker)]
-
-
-@pytest.mark.parametrize(
-    ("batches", "state"),
-    [
-        ((WRITTEN, ENDED), {"open": []}),
-        ((WRITTEN, ENDED), {"open": None}),
-        ((WRITTEN,), {"open": [[PRODUCER, 0, 0]]}),
-        # The next transaction of the same producer is open by the log as well.
-        ((WRITTEN, ENDED, data(2, 2, "k", transactional=True)), {"open": [[PRODUCER, 0, 2]]}),
-    ],
-)
-def test_what_is_open_by_the_log_too_is_another_matter(
-    tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any]
-) -> None:
-    assert reopened_of(round_folder(tmp_path, *batches, **state)) == []
+    assert reopened_of(round_folder(tmp_path, *batches, **state)) == symptoms
 
 
 @pytest.mark.parametrize(
@@ -73,10 +64,9 @@ def test_what_is_open_by_the_log_too_is_another_matter(
 def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, is_explained: bool) -> None:
     reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
     fields = {"broker": BROKER, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}
-    doubt = from_json(Doubt, fields)
-    assert explains(reopened(BROKER, TP, PRODUCER, 0, 1), doubt) is is_explained
+    assert explains(REOPENED, from_json(Doubt, fields)) is is_explained
 
 
-@pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
-def test_what_it_says(marker: int | None, says: str) -> None:
-    assert says in reopened(BROKER, TP, PRODUCER, 0, marker).explanation
+def test_its_explanation() -> None:
+    assert "its marker at offset 1" in REOPENED.explanation
+    assert "neither records nor a marker" in WITHOUT_RECORDS.explanation

@@ -18,47 +18,42 @@ from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink, trimmed
 from harness.soak.play.rig import find_setup
 
 
-def steps(*timed: tuple[float, Operation]) -> tuple[Step, ...]:
-    return tuple(Step(at_s, operation) for at_s, operation in timed)
-
-
 def a_round(*timed: tuple[float, Operation], finding: str = "") -> Schedule:
-    return Schedule(steps(*timed), finding, "sim-kafka", plan=SMALL)
+    steps = tuple(Step(at_s, operation) for at_s, operation in timed)
+    return Schedule(steps, finding, "sim-kafka", plan=SMALL)
 
 
-def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path) -> None:
+@pytest.fixture
+def stage(tmp_path: Path) -> ShrinkStage:
+    return ShrinkStage(find_setup("sim-kafka", Shape(), FakeProgress()), tmp_path / "stage")
+
+
+def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(stage: ShrinkStage) -> None:
     played = a_round(
         (1, put(P)), (1.2, put(P, "a")), (1.4, put(T, "b")), (1.8, COMMITS), (2, Inject("lossy", 3)), (3, KILL),
         (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(500, TOPIC)),
         (15, START),
     )  # fmt: skip
     progress: list[tuple[int, int]] = []
-    setup = find_setup("sim-kafka", Shape(), FakeProgress())
-    stage = ShrinkStage(setup, tmp_path / "stage")
     smallest, shown = shrink(stage, played, "tombstone-divergence", lambda *now: progress.append(now))
-    assert [str(step.operation) for step in smallest.steps] == [
-        f"p puts k in {TOPIC}-0", "kill begins on broker 2", f"p deletes k in {TOPIC}-0",
+    assert [(step.at_s, str(step.operation)) for step in smallest.steps] == [
+        (APART_S, f"p puts k in {TOPIC}-0"), (2 * APART_S, "kill begins on broker 2"),
+        (3 * APART_S, f"p deletes k in {TOPIC}-0"),
     ]  # fmt: skip
-    assert shown == CONFIRMATIONS
-    assert [step.at_s for step in smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
+    assert (shown, progress[-1][0], smallest.finding) == (CONFIRMATIONS, 3, "tombstone-divergence")
     assert smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
-    assert smallest.finding == "tombstone-divergence"
     assert [client.name for client in smallest.plan.clients] == ["p"]
-    assert progress[-1][0] == 3
     scenario = scenario_of(smallest)
-    assert list(map(str, scenario.before)) == ["plain puts k"]
-    assert list(map(str, scenario.outage)) == ["plain deletes k"]
+    assert [*map(str, scenario.before), *map(str, scenario.outage)] == ["plain puts k", "plain deletes k"]
 
 
-def test_a_schedule_of_explore_shows_its_finding_in_a_round(tmp_path: Path) -> None:
+def test_a_schedule_of_explore_shows_its_finding_in_a_round(stage: ShrinkStage) -> None:
     way = described("p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns")
-    setup = find_setup("sim-kafka", Shape(), FakeProgress())
-    schedule = fitted(as_round(Schedule(in_order(*way), "tombstone-divergence")), setup.shape, setup.faults)
-    assert "tombstone-divergence" in ShrinkStage(setup, tmp_path / "stage").places(schedule, seed=1)
+    schedule = as_round(Schedule(in_order(*way), "tombstone-divergence"))
+    assert "tombstone-divergence" in stage.places(fitted(schedule, stage.setup.shape, stage.setup.faults), seed=1)
 
 
-def test_a_round_that_does_not_show_it_again_is_refused(tmp_path: Path) -> None:
-    stage = ShrinkStage(find_setup("sim-kafka", Shape(), FakeProgress()), tmp_path / "stage")
+def test_a_round_that_does_not_show_it_again_is_refused(stage: ShrinkStage) -> None:
     with pytest.raises(HarnessError, match="stuck-lso is not found again"):
         shrink(stage, a_round((1, put(P))), "stuck-lso", lambda *_: None)
 
@@ -88,13 +83,12 @@ def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
 
 
 def test_clients_and_partitions_without_steps_rest() -> None:
-    assert trimmed(a_round((1, put(T)), (3, KILL))).plan.clients == (T,)
-    assert trimmed(a_round((1, put(T)), (3, KILL))).plan.filled == ((TOPIC, 0),)
+    plan = trimmed(a_round((1, put(T)), (3, KILL))).plan
+    assert (plan.clients, plan.filled) == ((T,), ((TOPIC, 0),))
 
 
 def test_topics_behind_the_last_one_of_the_steps_are_left_out() -> None:
     """Those before it stay: which broker leads a partition goes by their number."""
     topics = tuple(RoundTopic(name, 1, {}) for name in ("first", TOPIC, "last"))
-    played = a_round((1, put(T)))
-    smaller = trimmed(replace(played, plan=replace(SMALL, topics=topics)))
-    assert smaller.plan.topics == topics[:2]
+    played = replace(a_round((1, put(T))), plan=replace(SMALL, topics=topics))
+    assert trimmed(played).plan.topics == topics[:2]
