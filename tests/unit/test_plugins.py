@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from plugged import install, install_example
@@ -25,7 +24,11 @@ class Thing:
     name: str
 
 
-def group(why_unfit: Any = lambda _: None) -> PluginGroup:
+def why_unfit(thing: Thing) -> str | None:
+    return "misfit does not fit" if thing.name == "misfit" else None
+
+
+def group() -> PluginGroup:
     return PluginGroup("things", (Thing,), frozenset({"given"}), why_unfit)
 
 
@@ -35,7 +38,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "things.py").write_text(
-        f"from {__name__} import Thing\nRIGHT, OTHER, GIVEN = map(Thing, ('right', 'other', 'given'))\nTEXT = 'text'\n"
+        f"from {__name__} import Thing\nTEXT = 'text'\n"
+        "RIGHT, OTHER, GIVEN, MISFIT = map(Thing, ('right', 'other', 'given', 'misfit'))\n"
     )
     (folder / "failing.py").write_text("raise RuntimeError('it needs a licence')\n")
     monkeypatch.syspath_prepend(str(folder))
@@ -61,6 +65,7 @@ def test_objects_of_plugins_follow_the_built_in_ones(site: Path) -> None:
         ("right", "things:TEXT", "things:TEXT is of type str, not Thing"),
         ("right", "things:OTHER", "things:OTHER has another name, other"),
         ("given", "things:GIVEN", "given is built-in"),
+        ("misfit", "things:MISFIT", "misfit does not fit"),
     ],
 )
 def test_a_broken_plugin_is_reported_once_by_its_name_and_left_out(
@@ -84,19 +89,18 @@ def test_of_two_plugins_with_a_name_one_is_left_out(site: Path) -> None:
     assert left_out.problem == f"{loaded.origin} offers that name, too"
 
 
-def test_a_group_has_reasons_of_its_own(site: Path) -> None:
-    install(site, "acme-things", {"things": {"right": "things:RIGHT"}})
-    plugins = group(lambda thing: f"{thing.name} does not fit")
-    assert [plugin.problem for plugin in plugins.plugins] == ["right does not fit"]
-    assert not plugins.contents
-
-
 def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with a folder on its path that comes first."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
     )
+
+
+def output(folder: Path, code: str) -> list[str]:
+    """Return the lines that a program prints, which warns of nothing."""
+    ended = python(folder, code)
+    assert not ended.stderr, ended.stderr
+    return ended.stdout.splitlines()
 
 
 LISTS = """
@@ -119,21 +123,13 @@ print("pyspark" in sys.modules)
 
 def test_the_example_is_listed_with_its_origin_and_loaded_late(tmp_path: Path) -> None:
     install_example(tmp_path)
-    ended = python(tmp_path, LISTS)
-    assert not ended.stderr, ended.stderr
-    target, fault, anomaly, *doctor, application, spark = ended.stdout.splitlines()
+    target, fault, anomaly, *doctor, application, spark = output(tmp_path, LISTS)
     assert target.startswith("example-plugin 1.0 | kafka-4.4-two-fetchers | 4.4.0 | ")
     assert fault.startswith("example-plugin 1.0 | crash-loop | SIGKILL, again while")
     assert anomaly.startswith("example-plugin 1.0 | lagging-lso | value | A transaction is committed")
-    assert doctor == [
-        f"ok | plugin {name} | one of the {kind}, of example-plugin 1.0"
-        for name, kind in (
-            ("crash-loop", "nemeses"),
-            ("lagging-lso", "anomalies"),
-            ("kafka-4.4-two-fetchers", "targets"),
-            ("last-values", "applications"),
-        )
-    ]
+    kinds = {"crash-loop": "nemeses", "lagging-lso": "anomalies", "kafka-4.4-two-fetchers": "targets",
+             "last-values": "applications"}  # fmt: skip
+    assert doctor == [f"ok | plugin {name} | one of the {kind}, of example-plugin 1.0" for name, kind in kinds.items()]
     assert application == "a cache of the last values"
     assert spark == "False", "a checker is imported by checks alone"
 
@@ -157,9 +153,7 @@ print(FAULTS["crash-loop"].summary)
 )
 def test_runs_use_the_example_whatever_is_imported_first(tmp_path: Path, first: str) -> None:
     install_example(tmp_path)
-    ended = python(tmp_path, PLAN.format(module=first))
-    assert not ended.stderr, ended.stderr
-    assert ended.stdout.splitlines() == [
+    assert output(tmp_path, PLAN.format(module=first)) == [
         "['lagging-lso', 'control'] crash-loop True",
         "lagging-lso 2",
         "SIGKILL, again while the broker starts, and a restart at the end",
@@ -196,18 +190,14 @@ def test_plugins_of_runs_obey_their_rules(tmp_path: Path) -> None:
         "UNDRAWN = replace(SCRIPT, name='undrawn')\n"
         "DRAWN = replace(UNDRAWN, name='drawn', soak_excluded='it takes long')\n"
     )
-    install(
-        tmp_path,
-        "acme",
-        {"nemeses": {"undrawn": "acme:UNDRAWN", "drawn": "acme:DRAWN"}, "anomalies": {"twice": "acme:TWICE"}},
-    )
+    nemeses = {"undrawn": "acme:UNDRAWN", "drawn": "acme:DRAWN"}
+    install(tmp_path, "acme", {"nemeses": nemeses, "anomalies": {"twice": "acme:TWICE"}})
     code = (
         "import json\nfrom harness.schedules import catalog\nimport nemesis\n"
         "print(json.dumps({plugin.name: plugin.problem for group in (nemesis.PLUGINS, catalog.PLUGINS)"
         " for plugin in group.plugins}))"
     )
-    problems = json.loads(python(tmp_path, code).stdout)
-    assert problems == {
+    assert json.loads(python(tmp_path, code).stdout) == {
         "drawn": "",
         "undrawn": "declare a FAULT, or the reason why soak cannot draw it as soak_excluded",
         "twice": "the scenario tombstone-divergence has a built-in name, another anomaly, or another kind",

@@ -28,10 +28,7 @@ LOG = "t-0/00000000000000000007.log"
         ("sync 8 a.tmp|rename a.tmp a", {"a": 8}),
         ("sync 9 a|sync 8 a.tmp|rename a.tmp a", {"a": 8}),
         ("sync 9 a|rename a.tmp a", {}),
-        (
-            "sync 1 t-0/a|sync 2 t-0/b|sync 3 t-01/a|rename t-0 t-0.gone",
-            {"t-0.gone/a": 1, "t-0.gone/b": 2, "t-01/a": 3},
-        ),
+        ("sync 1 t-0/a|sync 2 t-0/b|sync 3 t-01/a|rename t-0 t-0.x", {"t-0.x/a": 1, "t-0.x/b": 2, "t-01/a": 3}),
         ("sync 5 a.cleaned|rename a.cleaned a.swap|rename a a.deleted|rename a.swap a|remove a.deleted", {"a": 5}),
         ("sync 0 a", {"a": 0}),
     ],
@@ -66,28 +63,14 @@ def sizes(data: Path) -> dict[str, int]:
 
 def test_files_are_cut_to_their_synced_lengths(tmp_path: Path) -> None:
     first, second, third = batch(7), batch(8, 3), batch(11, 2)
-    write(
-        tmp_path,
-        {
-            LOG: first + second + third,
-            "t-0/00000000000000000000.log": batch(0, 7),
-            "t-0/00000000000000000007.txnindex": bytes(68),
-            "t-0/00000000000000000007.snapshot": b"never synced",
-            "checkpoint": b"shorter than what was synced",
-        },
-    )
-    synced = {
-        LOG: len(first),
-        "t-0/00000000000000000000.log": len(batch(0, 7)),
-        "t-0/00000000000000000007.txnindex": 34,
-        "checkpoint": 1000,
-    }
+    earlier, index, snapshot = (f"t-0/{name}" for name in (f"{0:020}.log", f"{7:020}.txnindex", f"{7:020}.snapshot"))
+    write(tmp_path, {
+        LOG: first + second + third, earlier: batch(0, 7), index: bytes(68), snapshot: b"never synced",
+        "checkpoint": b"shorter than what was synced",
+    })  # fmt: skip
+    synced = {LOG: len(first), earlier: len(batch(0, 7)), index: 34, "checkpoint": 1000}
     size = len(first + second + third)
-    expected = [
-        Cut(LOG, size, len(first), LostRecords("t", 0, 8, 12, 5)),
-        Cut("t-0/00000000000000000007.snapshot", 12, 0),
-        Cut("t-0/00000000000000000007.txnindex", 68, 34),
-    ]
+    expected = [Cut(LOG, size, len(first), LostRecords("t", 0, 8, 12, 5)), Cut(snapshot, 12, 0), Cut(index, 68, 34)]
     assert list(find_unsynced(tmp_path, synced)) == expected
     before = sizes(tmp_path)
     assert cut_unsynced(tmp_path, synced) == expected

@@ -19,38 +19,36 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.broker_files.segments.redpanda import HEADER, RAFT_DATA
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api.address import Address
 from harness.kafka_api.fetch import WireReader
 from harness.kafka_api.metadata import PartitionState
+from harness.kafka_api.redpanda_admin import RedpandaAdmin
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS
 
 TX = ("tx", 0)
-INTERVAL = "log_compaction_interval_ms"
+INTERVAL, REMOVAL = "log_compaction_interval_ms", "log_compaction_tx_batch_removal_enabled"
+CONFIG, LEADER = "/v1/cluster_config", "/v1/partitions/kafka/stuck-lso/0"
+TRANSFER = f"{LEADER}/transfer_leadership?target=2"
 
 
 class Subject:
-    """A control and whom it asks."""
+    """A control, an admin client, and the servers that they ask."""
 
     def __init__(self, admins: dict[int, FakeServer]) -> None:
         self.admins, self.kafka = admins, LeaderAdmin()
         self.runtime = FakeRuntime(admin_ports={broker: admin.port for broker, admin in admins.items()})
         self.control = RedpandaControl(self.runtime, self.kafka)
+        self.admin = RedpandaAdmin(lambda: {broker: self.runtime.admin_address(broker) for broker in admins})
 
     def answer(self, path: str, body: Any, status: int = 200) -> None:
-        """Have every broker answer so."""
         for admin in self.admins.values():
             admin.answers[path] = (status, body)
 
     def asked(self, method: str) -> list[tuple[int, str, Any]]:
-        """Return the requests of a method: broker, path, body."""
-        return [
-            (broker, path, body)
-            for broker, admin in self.admins.items()
-            for asked, path, body in admin.asked
-            if asked == method
-        ]
+        return [(b, path, body) for b, admin in self.admins.items() for m, path, body in admin.asked if m == method]
 
 
 @pytest.fixture
@@ -67,78 +65,103 @@ def test_the_isr_has_the_live_replicas(subject: Subject) -> None:
 
 
 def test_leadership_is_transferred_until_every_broker_has_the_new_metadata(subject: Subject) -> None:
-    path = "/v1/partitions/kafka/stuck-lso/0"
-    subject.answer(path, {"leader_id": 1})
-    subject.answer(f"{path}/transfer_leadership?target=2", None)
+    subject.answer(LEADER, {"leader_id": 3, "raft_group_id": 5})
+    subject.answer(TRANSFER, None)
     assert not subject.control.leads({TOPIC: (2, 1, 3)})
-    assert subject.asked("POST") == [(1, f"{path}/transfer_leadership?target=2", None)]
-    subject.answer(path, {"leader_id": 2})
+    assert subject.asked("POST") == [(3, TRANSFER, None)], "the leader is asked"
+    subject.answer(LEADER, {"leader_id": 2})
     subject.kafka.leaders = {1: 2, 2: 2, 3: 1}
     assert not subject.control.leads({TOPIC: (2, 1, 3)}), "broker 3 would send clients to broker 1"
     subject.kafka.leaders[3] = 2
     assert subject.control.leads({TOPIC: (2, 1, 3)})
-    assert len(subject.asked("POST")) == 1
+    subject.admin.transfer_leadership(TOPIC, 2)
+    assert len(subject.asked("POST")) == 1, "a broker that leads already gets no request"
 
 
-def test_a_refused_transfer_is_repeated(subject: Subject) -> None:
-    path = "/v1/partitions/kafka/stuck-lso/0"
-    subject.answer(path, {"leader_id": 1})
-    subject.answer(f"{path}/transfer_leadership?target=2", {"message": "exponential backoff"}, 504)
+def test_a_refused_transfer_is_reported_in_the_brokers_words_and_repeated(subject: Subject) -> None:
+    subject.answer(LEADER, {"leader_id": 1})
+    subject.answer(TRANSFER, {"message": "exponential backoff", "code": 504}, 504)
     assert not subject.control.leads({TOPIC: (2, 1, 3)})
+    with pytest.raises(HarnessError, match=r"504 .*exponential backoff"):
+        subject.admin.transfer_leadership(TOPIC, 2)
+    subject.answer(LEADER, {"leader_id": -1})
+    with pytest.raises(HarnessError, match="stuck-lso-0 has no leader that could give way to broker 2"):
+        subject.admin.transfer_leadership(TOPIC, 2)
+
+
+def test_a_silent_broker_is_passed_over_and_redirects_are_followed(subject: Subject) -> None:
+    place = subject.runtime.admin_address(2)
+    subject.admins[2].answers[CONFIG] = (200, {"a": 1})
+    nobody = Address("127.0.0.1", 1)
+    assert RedpandaAdmin(lambda: {1: nobody, 2: place}).config() == {"a": 1}
+    with pytest.raises(HarnessError, match=f"no broker answers GET {CONFIG}"):
+        RedpandaAdmin(lambda: {1: nobody}).config()
+    subject.admins[1].answers[CONFIG] = (307, f"http://{place}{CONFIG}")
+    assert subject.admin.config() == {"a": 1}
 
 
 def test_the_coordinator_and_the_controller_lead_internal_partitions(subject: Subject) -> None:
     subject.answer("/v1/partitions/kafka_internal/tx/0", {"leader_id": 3})
     assert subject.control.coordinator == TX
     assert subject.control.leads({TX: (3, 1)})
+    ntp = {"namespace": "kafka_internal", "topic": "tx", "partition": 0}
+    subject.answer("/v1/transaction/stuck-lso.tx/find_coordinator", {"coordinator": 3, "ntp": ntp})
+    assert subject.admin.coordinator("stuck-lso.tx") == (TX, 3)
     subject.answer("/v1/partitions/redpanda/controller/0", {"leader_id": 3})
     assert subject.control.active_controller() == 3
 
 
 def test_topics_are_frozen_when_every_live_broker_has_the_configuration(subject: Subject) -> None:
-    subject.answer("/v1/cluster_config", {INTERVAL: 60, "config_version": 7})
-    subject.answer(
-        "/v1/cluster_config/status", [{"node_id": b, "config_version": v} for b, v in ((1, 7), (2, 6), (3, 7))]
-    )
+    subject.answer(CONFIG, {INTERVAL: 60, "config_version": 7})
+    versions = [{"node_id": broker, "config_version": version} for broker, version in ((1, 7), (2, 6), (3, 7))]
+    subject.answer(f"{CONFIG}/status", versions)
     subject.control.freeze(["stuck-lso"])
     assert not subject.control.is_frozen(["stuck-lso"])
     subject.runtime.down.add(2)
     assert subject.control.is_frozen(["stuck-lso"])
     subject.control.thaw(["stuck-lso"], {})
-    assert [body["upsert"] for _, _, body in subject.asked("PUT")] == [{INTERVAL: 86_400_000}, {INTERVAL: 60}]
+    changes = [{"upsert": {INTERVAL: interval_ms}, "remove": []} for interval_ms in (86_400_000, 60)]
+    assert subject.asked("PUT") == [(1, CONFIG, change) for change in changes]
 
 
 def test_the_progress_of_compaction_has_kafka_offsets(subject: Subject) -> None:
     replicas = [
         {
-            "raft_state": {"node_id": broker}, "high_watermark": 20, "last_stable_offset": 20, "committed_offset": 24,
-            "max_cleanly_compacted_offset": compacted, "max_tombstone_removal_offset": 3,
+            "raft_state": {"node_id": broker}, "high_watermark": 20, "last_stable_offset": 19, "committed_offset": 24,
+            "max_cleanly_compacted_offset": compacted, **tombstones, "max_transaction_removable_offset": -1,
         }
-        for broker, compacted in ((1, 17), (2, -1), (3, None))
+        for broker, compacted, tombstones in (
+            (1, 17, {"max_tombstone_removable_offset": 3}), (2, -1, {"max_tombstone_removal_offset": 4}), (3, None, {}),
+        )
     ]  # fmt: skip
     subject.answer("/v1/debug/partition/kafka/stuck-lso/0", {"replicas": replicas})
     result = subject.control.compaction(TOPIC)
     assert {broker: value["cleaner_offset"] for broker, value in result.items()} == {1: 12, 2: 0, 3: 0}
-    assert result[1]["cleanly_compacted"] == 17
-    assert result[1]["tombstone_removable"] == 3
-    assert result[1]["transaction_removable"] is None
+    assert [value["tombstone_removable"] for value in result.values()] == [3, 4, None], "names of two versions"
+    assert [value["cleanly_compacted"] for value in result.values()] == [17, -1, None]
+    assert (result[1]["transaction_free"], result[1]["transaction_removable"]) == (None, -1)
+    assert (result[1]["high_watermark"], result[1]["last_stable_offset"]) == (20, 19)
     json.dumps(result)
 
 
 @pytest.mark.parametrize(
-    ("state", "removal", "expected"),
-    [("active", True, (True, True)), ("unavailable", True, (False, True)), ("active", None, (True, False))],
+    ("state", "settings", "expected"),
+    [
+        ("active", {REMOVAL: True}, (True, True)),
+        ("unavailable", {REMOVAL: True}, (False, True)),
+        ("active", {REMOVAL: False}, (True, False)),
+        ("active", {}, (True, False)),
+    ],
 )
 def test_requirements_of_coordinated_compaction_are_reported(
-    subject: Subject, state: str, removal: object, expected: tuple[bool, bool]
+    subject: Subject, state: str, settings: dict[str, bool], expected: tuple[bool, bool]
 ) -> None:
-    assert tuple(subject.control.coordination().values()) == (False, False), "no broker answers"
-    subject.answer("/v1/features", {"features": [{"name": "coordinated_compaction", "state": state}]})
-    settings = {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
-    subject.answer("/v1/cluster_config", settings)
-    assert subject.control.coordination() == dict(
-        zip(("coordinated_compaction", "log_compaction_tx_batch_removal_enabled"), expected, strict=True)
-    )
+    names = ("coordinated_compaction", REMOVAL)
+    assert subject.control.coordination() == dict.fromkeys(names, False), "no broker answers"
+    features = [{"name": "audit_logging", "state": "active"}, {"name": "coordinated_compaction", "state": state}]
+    subject.answer("/v1/features", {"features": features})
+    subject.answer(CONFIG, settings)
+    assert subject.control.coordination() == dict(zip(names, expected, strict=True))
 
 
 def test_a_data_directory_has_an_id(subject: Subject) -> None:
@@ -164,27 +187,19 @@ def test_files_are_moved_and_those_of_a_broker_that_is_down_converted(
     (tmp_path / "0-1-v1.log").write_bytes(segment())
     subject.control.file_logs(tmp_path, is_up=is_up)
     assert (tmp_path / "redpanda" / "0-1-v1.log").read_bytes() == segment()
-    logs = list(tmp_path.glob("*.log"))
-    assert len(logs) == (0 if is_up else 1)
-    for log in logs:
-        (batch,) = iter_batches(log.read_bytes(), source="rewritten")
-        assert batch.last_offset == 0
+    batches = [list(iter_batches(log.read_bytes(), source="rewritten")) for log in tmp_path.glob("*.log")]
+    assert [[batch.last_offset for batch in log] for log in batches] == ([] if is_up else [[0]])
 
 
-REDPANDA = [target.name for target in TARGETS.values() if target.system == "redpanda"]
-
-
-@pytest.mark.parametrize("target", REDPANDA)
+@pytest.mark.parametrize("target", [target.name for target in TARGETS.values() if target.system == "redpanda"])
 def test_settings_are_mapped_from_the_timers(target: str) -> None:
     test = plan_run(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
     assert test.topic_settings == {
         "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
         "min.cleanable.dirty.ratio": "0.0",
     }  # fmt: skip
-    assert test.broker_settings[INTERVAL] == "60"
-    assert test.broker_settings["alive_timeout_ms"] == "1000"
-    assert test.broker_settings["x_y"] == "1"
-    assert ("log_compaction_tx_batch_removal_enabled" in test.broker_settings) is (target != "redpanda-25.2")
+    assert {INTERVAL: "60", "alive_timeout_ms": "1000", "x_y": "1"}.items() <= test.broker_settings.items()
+    assert (REMOVAL in test.broker_settings) is (target != "redpanda-25.2")
     assert not any("." in name for name in test.broker_settings), "those would be Kafka's"
     assert test.replicas["control", 0] == (1,), "Redpanda takes odd numbers of replicas only"
 
@@ -222,12 +237,8 @@ def test_brokers_get_properties_and_an_admin_port(tmp_path: Path, monkeypatch: p
 
 def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     containers = containers_of("redpanda-26.2", tmp_path, monkeypatch)
-    files = {
-        "0_23/0-1-v1.log": b"ours",
-        "0_23/0-1-v1.base_index": b"-",
-        "0_23/0-1-v1.log.compaction.staging": b"-",
-        "10_24/0-1-v1.log": b"another partition's",
-    }
+    segment, *others = (f"0_23/0-1-v1.{suffix}" for suffix in ("log", "base_index", "log.compaction.staging"))
+    files = {segment: b"ours", **dict.fromkeys(others, b"-"), "10_24/0-1-v1.log": b"another partition's"}
     containers.brokers[2].archives["/var/lib/redpanda/data/kafka/stuck-lso"] = [packed(files, "stuck-lso")]
     containers.runtime.start_cluster()
     containers.runtime.copy_partition(2, "stuck-lso", 0, tmp_path / "copy")

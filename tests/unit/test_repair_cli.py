@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from findings import verdict as verdict_of
 from test_repair_plan import CAUTION, finding, plan_of, undecided, verdict
 
@@ -33,8 +34,12 @@ def audit(tmp_path: Path) -> Path:
     return path
 
 
+def invoked(*arguments: str) -> Result:
+    return CliRunner().invoke(repair, arguments, standalone_mode=False)
+
+
 def refusal(*arguments: str) -> str:
-    ended = CliRunner().invoke(repair, arguments, standalone_mode=False)
+    ended = invoked(*arguments)
     assert isinstance(ended.exception, (UsageError, click.UsageError)), ended
     return ended.exception.format_message() if isinstance(ended.exception, click.UsageError) else str(ended.exception)
 
@@ -125,34 +130,28 @@ def test_the_age_of_an_audit_is_said() -> None:
 
 def test_a_plan_is_shown_with_what_each_replica_serves(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "look", lambda *_: looked())
-    text = CliRunner().invoke(repair, (str(audit), *HERE, "--plan"), standalone_mode=False)
+    arguments = (str(audit), *HERE, "--plan")
+    text = invoked(*arguments)
     assert text.return_value == EXIT_UNKNOWN
     assert "REPAIR orders-0: the replica of broker 2 is removed and copied from broker 1 or broker 3" in text.stdout
     assert "offset 5: brokers 2, 3: b" in text.stdout
     assert "add --right orders-1=BROKER and --saved-folders DIR" in text.stdout
-    shown = CliRunner().invoke(repair, (str(audit), *HERE, "--plan", "--format", "json"), standalone_mode=False)
-    assert [one["partition"] for one in json.loads(shown.stdout)["undecided"]] == [1]
-    decided = CliRunner().invoke(repair, (str(audit), *HERE, "--plan", "--right", "orders-1=1"), standalone_mode=False)
-    assert "decided by a person: orders-1" in decided.stderr
+    shown = json.loads(invoked(*arguments, "--format", "json").stdout)
+    assert [entry["partition"] for entry in shown["undecided"]] == [1]
+    assert "decided by a person: orders-1" in invoked(*arguments, "--right", "orders-1=1").stderr
 
 
 def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[Any] = []
-
-    def apply(request: Any, *_: Any) -> RepairResult:
-        requests.append(request)
-        return result()
-
+    apply = Mock(return_value=result())
     monkeypatch.setattr(run, "apply", apply)
     arguments = (str(audit), *HERE, "--apply", "--partition", "orders-0", "--throttle-mb", "2")
-    ended = CliRunner().invoke(repair, arguments, standalone_mode=False)
+    ended = invoked(*arguments)
     assert ended.return_value == EXIT_CLEAN, ended
     assert ["orders-0", "differ", "agree"] in [line.split() for line in ended.stdout.splitlines()]
     assert "repaired 1 partition in 30.0 s" in ended.stdout
-    (request,) = requests
+    request = apply.call_args.args[0]
     assert (request.rate_bytes_s, request.at_once, request.audit) == (2_000_000, 4, verdict()["run_id"])
-    shown = CliRunner().invoke(repair, (*arguments, "--format", "json"), standalone_mode=False)
-    assert json.loads(shown.stdout)["exit_code"] == EXIT_CLEAN
+    assert json.loads(invoked(*arguments, "--format", "json").stdout)["exit_code"] == EXIT_CLEAN
 
 
 def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:

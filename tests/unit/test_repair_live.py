@@ -1,7 +1,6 @@
 """Requests of a repair to brokers and their answers; from a plan to what can be done; transactions that hang."""
 
 from dataclasses import replace
-from typing import Any
 
 import kafka.errors
 import pytest
@@ -21,7 +20,7 @@ from harness.protect.repair.channel import BROKER, TOPIC, RepairJournal
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort
 from harness.protect.repair.run import RepairRequest, abort_all, look
-from harness.protect.repair.steps import PartitionRepair
+from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 from harness.spark.options import SparkOptions
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
@@ -34,12 +33,11 @@ def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:
 
 def test_an_observation_has_metadata_settings_folders_and_reassignments() -> None:
     cluster = cluster_of(RepairedBrokers(silent={9}))
-    observed = cluster.observe([ENTRY])[TP]
-    assert not isinstance(observed, str)
-    assert (observed.topic_id, observed.replicas) == (str(TOPIC_ID), (1, 2, 3))
-    assert (observed.leader, observed.leader_epoch) == (1, 7)
-    assert [sorted(brokers) for brokers in (observed.isr, observed.adding, observed.online)] == [[1, 3], [2], [1, 2, 3]]
-    assert (observed.folders_bytes, sorted(observed.answered), observed.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
+    everyone = frozenset({1, 2, 3})
+    assert cluster.observe([ENTRY]) == {TP: ObservedPartition(
+        str(TOPIC_ID), 1, 7, (1, 2, 3), frozenset({1, 3}), 2, everyone, is_held=True, adding=frozenset({2}),
+        folders_bytes={1: 90, 3: 80}, answered=everyone,
+    )}  # fmt: skip
     assert cluster.connect() == "c1"
     assert cluster.answers([TP]).brokers[2].usable_bytes == 300
 
@@ -91,23 +89,18 @@ def cluster() -> LiveRepairCluster:
 def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     guarded = FakeCluster({})
     channel = FakeChannel(guarded)
-    looked = look(REQUEST, cluster(), channel)
-    # Its replica is being added by somebody else.
-    (refused,) = looked.refused
+    (refused,) = look(REQUEST, cluster(), channel).refused
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
-    entry = PartitionRepair(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
+    entry = replace(ENTRY, audit="audit-0")
     RepairJournal(channel).store(entry)
     looked = look(REQUEST, cluster(), channel)
     assert (looked.resumed, looked.refused) == ((entry,), ())
 
 
 def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    def untouched(*_: Any) -> Any:
-        pytest.fail("the channel of another cluster was opened")
-
     monkeypatch.setattr(run, "LiveRepairCluster", lambda _: cluster())
-    monkeypatch.setattr(run, "KafkaChannel", untouched)
+    monkeypatch.setattr(run, "KafkaChannel", lambda *_: pytest.fail("the channel of another cluster was opened"))
     other = replace(REQUEST, plan=replace(PLAN, cluster_id="c2"))
     with pytest.raises(UsageError, match="the audit was of cluster c2, and the brokers are of cluster c1"):
         run.apply(other, FakeProgress(), SparkOptions())

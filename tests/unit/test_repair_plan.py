@@ -32,10 +32,10 @@ def undecided(*groups: tuple[list[int], str], **more: Any) -> dict[str, Any]:
 
 def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return what an audit prints that read the replicas of brokers 1, 2 and 3."""
-    scenario = {"anomaly": None, "payload": None, "verdict": "anomaly", "reason": ""}
-    replicas = [{"broker": broker} for broker in (1, 2, 3)]
+    exposure = {"replicas": [{"broker": broker} for broker in (1, 2, 3)]}
+    scenario = {"anomaly": None, "payload": None, "verdict": "anomaly", "reason": "", "exposure": exposure}
     scenarios = [
-        {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n, "exposure": {"replicas": replicas}}
+        {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n}
         for topic, n in dict.fromkeys((one["topic"], one["partition"]) for one in of_findings)
     ]
     target, run_id = {"name": "cluster", "cluster_id": "c1"}, "audit-2026-11-24T10-20-30Z-ab12"
@@ -44,67 +44,57 @@ def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def plan_of(content: Any, *arguments: Any, **named: Any) -> RepairPlan:
-    """Return the plan from what an audit printed."""
     return module.plan_of(read_audit(content), *arguments, **named)
 
 
-def test_a_decided_replica_is_rebuilt_from_those_that_are_shown_to_be_right() -> None:
-    plan = plan_of(verdict(finding(right=[1, 3]), finding(offset=9, right=[1])))
+DISPUTED = undecided(([1, 3], "a delete"), ([2], "the value"))
+
+
+@pytest.mark.parametrize(
+    ("of_findings", "right", "expected"),
+    [
+        ([finding(right=[1, 3]), finding(offset=9, right=[1])], {}, ((2,), (1, 3))),
+        ([finding(2, right=[1, 3]), finding(3, right=[1])], {}, ((2, 3), (1,))),
+        ([DISPUTED], {ORDERS: 1}, ((2,), (1, 3))),
+        ([DISPUTED, undecided(([1], "x"), ([2, 3], "y"), offset=7)], {ORDERS: 1}, ((2, 3), (1,))),
+        ([finding(right=[])], {ORDERS: 3}, ((2,), (3,))),
+    ],
+    ids=["decided", "right in one and wrong in another", "a person decides", "twice", "only the wrong one is decided"],
+)
+def test_a_wrong_replica_is_rebuilt_from_those_that_are_right(
+    of_findings: list[dict[str, Any]], right: dict[Any, int], expected: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    plan = plan_of(verdict(*of_findings), right)
     (task,) = plan.tasks
-    assert (task.partition, task.wrong, task.right) == (ORDERS, (2,), (1, 3))
+    assert (task.partition, task.wrong, task.right) == (ORDERS, *expected)
+    assert (task.why[0] == "a person decided that broker 1 is right") == (right == {ORDERS: 1})
     assert (plan.undecided, plan.aborts, plan.cluster_id) == ((), (), "c1")
     assert plan.audited_at == datetime(2026, 11, 24, 10, 20, 30, tzinfo=UTC)
 
 
-def test_a_replica_that_is_right_in_one_finding_and_wrong_in_another_is_wrong() -> None:
-    (task,) = plan_of(verdict(finding(2, right=[1, 3]), finding(3, right=[1]))).tasks
-    assert (task.wrong, task.right) == ((2, 3), (1,))
-
-
 @pytest.mark.parametrize(
-    "of_findings",
+    ("of_findings", "serves"),
     [
-        [finding(right=[])],
-        [finding()],
-        [finding(2, right=[3]), finding(3, right=[2])],
-        [finding(right=[1, 3]), undecided(([1, 3], "a delete"), ([2], "the value"), offset=9)],
+        ([finding(right=[])], ()),
+        ([finding()], ()),
+        ([finding(2, right=[3]), finding(3, right=[2])], ()),
+        ([finding(right=[1, 3]), DISPUTED], ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")),
     ],
     ids=["none is shown to be right", "an answer of brokers", "each is wrong somewhere", "another is undecided"],
 )
-def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(of_findings: list[dict[str, Any]]) -> None:
+def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(
+    of_findings: list[dict[str, Any]], serves: tuple[str, ...]
+) -> None:
     plan = plan_of(verdict(*of_findings))
     assert plan.tasks == ()
-    assert [one.partition for one in plan.undecided] == [ORDERS]
-    assert plan.undecided[0].replicas == (1, 2, 3)
-
-
-def test_an_undecided_partition_says_what_each_replica_serves() -> None:
-    (undecided_partition,) = plan_of(verdict(undecided(([1, 3], "a delete"), ([2], "the value")))).undecided
-    assert undecided_partition.serves == ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")
+    (partition,) = plan.undecided
+    assert (partition.partition, partition.replicas, partition.serves) == (ORDERS, (1, 2, 3), serves)
 
 
 def test_replicas_that_were_not_read_are_those_that_brokers_named() -> None:
     quick = verdict(finding(anomaly="stuck-lso", witness={"decided_on": [1, 3]}))
     quick["scenarios"][0]["exposure"]["replicas"] = []
-    (undecided_partition,) = plan_of(quick).undecided
-    assert undecided_partition.replicas == (1, 2, 3)
-
-
-def test_a_person_decides_and_those_that_disagree_are_wrong() -> None:
-    disputed = verdict(
-        undecided(([1, 3], "a delete"), ([2], "the value")), undecided(([1], "x"), ([2, 3], "y"), offset=7)
-    )
-    (task,) = plan_of(disputed, {ORDERS: 1}).tasks
-    assert (task.wrong, task.right) == ((2, 3), (1,))
-    assert task.why[0] == "a person decided that broker 1 is right"
-    agreeing = verdict(undecided(([1, 3], "a delete"), ([2], "the value")))
-    (task,) = plan_of(agreeing, {ORDERS: 1}).tasks
-    assert (task.wrong, task.right) == ((2,), (1, 3))
-
-
-def test_a_person_names_a_right_replica_where_only_the_wrong_one_is_decided() -> None:
-    (task,) = plan_of(verdict(finding(right=[])), {ORDERS: 3}).tasks
-    assert (task.wrong, task.right) == ((2,), (3,))
+    assert [partition.replicas for partition in plan_of(quick).undecided] == [(1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -123,12 +113,9 @@ def test_a_person_cannot_contradict_the_audit(of_findings: list[dict[str, Any]],
 
 def test_only_a_hanging_transaction_is_aborted() -> None:
     hanging = finding(anomaly="hanging-transaction", producer_id=7, offset=3)
-    plan = plan_of(verdict(hanging, finding(anomaly="stuck-lso", producer_id=8, right=[1], partition=1)))
-    assert plan.aborts == (Abort(ORDERS, 7, 3, CAUTION),)
-    on_every_replica = [{**hanging, "broker": broker} for broker in (1, 2, 3)]
-    assert plan_of(verdict(*on_every_replica)).aborts == (Abort(ORDERS, 7, 3, CAUTION),), (
-        "one marker, not one a replica"
-    )
+    stuck = finding(anomaly="stuck-lso", producer_id=8, right=[1], partition=1)
+    plan = plan_of(verdict(*({**hanging, "broker": broker} for broker in (1, 2, 3)), stuck))
+    assert plan.aborts == (Abort(ORDERS, 7, 3, CAUTION),), "one marker, not one a replica"
     assert [task.partition for task in plan.tasks] == [("orders", 1)]
 
 
@@ -178,13 +165,11 @@ def test_a_choice_of_partitions_leaves_the_others_out() -> None:
         ({}, "not a verdict"),
         ([], "not a verdict"),
         (verdict(schema=2), "of schema 2"),
-        (
-            {**verdict(), "scenarios": [{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]},
-            "the verdict of a run",
-        ),
-        ({**verdict(), "findings": [{}]}, "a damaged verdict: Verdict.findings\\[0\\] has no anomaly"),
+        (verdict(scenarios=[{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]),
+         "the verdict of a run"),
+        (verdict(findings=[{}]), r"a damaged verdict: Verdict.findings\[0\] has no anomaly"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan_of(content)

@@ -1,9 +1,10 @@
 """Repairs of a simulated cluster under traffic, leader changes, broker deaths and SIGKILL of the repair."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
@@ -30,30 +31,17 @@ class Shape:
     spare: bool = False
 
     def cluster(self, seed: int, *, partitions: int = 3, faults: bool = True) -> DivergedCluster:
-        return diverged(
-            Random(seed),  # noqa: S311
-            replicas=self.replicas,
-            wrong=self.wrong,
-            partitions=partitions,
-            min_insync=self.min_insync,
-            spare=self.spare,
-            faults=faults,
-        )
+        return diverged(Random(seed), **asdict(self), partitions=partitions, faults=faults)  # noqa: S311
 
     def entries(self, cluster: DivergedCluster) -> list[PartitionRepair]:
         return [
             PartitionRepair(
-                partition,
-                "id",
-                replicated.replicas,
-                replicated.leader,
-                replicated.replicas[: -self.wrong],
-                replicated.replicas[-self.wrong :],
-                max(cluster.brokers) if needs_spare(replicated.replicas, replicated.min_insync) else None,
-                audit="audit",
+                partition, "id", state.replicas, state.leader,
+                state.replicas[: -self.wrong], state.replicas[-self.wrong :],
+                max(cluster.brokers) if needs_spare(state.replicas, state.min_insync) else None, audit="audit",
             )
-            for partition, replicated in cluster.partitions.items()
-        ]
+            for partition, state in cluster.partitions.items()
+        ]  # fmt: skip
 
 
 def empty_journal(kill: Callable[[], None] = lambda: None) -> RepairJournal:
@@ -75,7 +63,6 @@ def repair(
     rules: Rules = RULES,
     journal: RepairJournal | None = None,
 ) -> list[RepairOutcome]:
-    """Repair, and continue after each kill."""
     kill = kills or KillAt()
     journal, clock, cluster.point = journal or empty_journal(kill), SimulatedTime(cluster), kill
     while True:
@@ -95,14 +82,13 @@ def orders(cluster: DivergedCluster) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def failures(cluster: DivergedCluster, before: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
-    """Return the deviations from the required state after a repair."""
     cluster.settle()
     deviations = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]
     deviations += cluster.violations
     for partition, replicated in cluster.partitions.items():
         if replicated.replicas != before[partition]:
             deviations.append(f"{partition}: the replicas are {replicated.replicas}, and were {before[partition]}")
-        if set(replicated.replicas) != replicated.isr or set(replicated.logs) != replicated.isr:
+        if not set(replicated.replicas) == replicated.isr == set(replicated.logs):
             deviations.append(f"{partition}: the ISR is {replicated.isr}, and folders are on {set(replicated.logs)}")
     if cluster.settings != {topic: f"own-{topic}" for topic in cluster.settings} or cluster.previous or cluster.limited:
         deviations.append(f"settings are left: {cluster.settings}, {cluster.previous}, throttle {cluster.limited}")
@@ -110,12 +96,9 @@ def failures(cluster: DivergedCluster, before: Mapping[TopicPartition, tuple[int
 
 
 SHAPES = [
-    Shape(),
-    Shape(replicas=4, wrong=2),
-    Shape(replicas=2, min_insync=1, spare=True),
-    Shape(wrong=2, min_insync=1),
+    Shape(), Shape(replicas=4, wrong=2), Shape(replicas=2, min_insync=1, spare=True), Shape(wrong=2, min_insync=1),
     Shape(min_insync=3, spare=True),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -144,8 +127,6 @@ def test_a_repair_that_is_killed_at_any_moment_is_resumed(shape: Shape) -> None:
 
 
 class Often(KillAt):
-    """Kills at one point of ten."""
-
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = Random(seed)  # noqa: S311
@@ -196,10 +177,8 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
 
 
 def test_a_repair_that_was_taken_over_ends() -> None:
-    def check() -> None:
-        raise TakenOverError("taken over")
-
     cluster = SHAPES[0].cluster(1)
+    check = Mock(side_effect=TakenOverError("taken over"))
     repairs = repairing(cluster, empty_journal(), SimulatedTime(cluster), check_owner=check)
     with pytest.raises(TakenOverError):
         repairs.run(SHAPES[0].entries(cluster))
@@ -228,30 +207,30 @@ def repair_by_channel(
 
 def test_a_repair_by_the_channel_that_is_killed_at_any_request_is_resumed_with_settings_as_found() -> None:
     shape, settings = SHAPES[0], {"t0": {DIRTY_RATIO: "0.3"}, "t1": {}}
-    counted, first = KillAt(), shape.cluster(2, partitions=2, faults=False)
-    guarded = FakeCluster({topic: dict(own) for topic, own in settings.items()})
-    repair_by_channel(first, guarded, counted, shape.entries(first))
+
+    def repaired(kill: KillAt) -> list[str]:
+        cluster = shape.cluster(2, partitions=2, faults=False)
+        guarded, before = FakeCluster({topic: dict(own) for topic, own in settings.items()}), orders(cluster)
+        repair_by_channel(cluster, guarded, kill, shape.entries(cluster))
+        assert guarded.explicit == settings
+        return failures(cluster, before)
+
+    counted = KillAt()
+    assert repaired(counted) == []
     assert counted.passed > 100
     for at in range(1, counted.passed + 1, 3):
-        cluster = shape.cluster(2, partitions=2, faults=False)
-        guarded = FakeCluster({topic: dict(own) for topic, own in settings.items()})
-        before = orders(cluster)
-        repair_by_channel(cluster, guarded, KillAt(at), shape.entries(cluster))
-        assert failures(cluster, before) == [], at
-        assert guarded.explicit == settings, at
+        assert repaired(KillAt(at)) == [], at
 
 
 @pytest.mark.parametrize("rule", list(Rule))
 def test_each_rule_is_needed(rule: Rule) -> None:
     """Without any one of the rules, some repairs of the simulation end wrong."""
-    without = {replicated: check for replicated, check in RULES.items() if replicated != rule}
-    deviations = []
+    without = {kept: check for kept, check in RULES.items() if kept != rule}
     for seed in range(3 * SEEDS):
         shape = SHAPES[seed % 2]
         cluster = shape.cluster(seed)
         before = orders(cluster)
         repair(cluster, shape.entries(cluster), rules=without)
-        deviations += failures(cluster, before)
-        if deviations:
+        if failures(cluster, before):
             return
     pytest.fail(f"no repair without the rule ended wrong: {rule}")

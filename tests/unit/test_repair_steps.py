@@ -26,6 +26,7 @@ SEEN = ObservedPartition(
 )  # fmt: skip
 REMOVED = replace(SEEN, leader_epoch=8, replicas=(1, 3), isr=frozenset({1, 3}), folders_bytes={1: 9, 3: 9})
 BEGUN = replace(ENTRY, copy=ReplicaCopying(2, 1, 8), copies=1)
+AGAIN = replace(BEGUN, copy=ReplicaCopying(2, 1, 9))
 COPYING = replace(SEEN, leader_epoch=8, replicas=(1, 3, 2), isr=frozenset({1, 3}), adding=frozenset({2}))
 JOINED = replace(COPYING, isr=frozenset({1, 2, 3}), adding=frozenset())
 REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
@@ -41,13 +42,9 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (ENTRY, SEEN, Reassign((1, 3))),
         (ENTRY, REMOVED, RecordProgress(BEGUN)),
         (BEGUN, REMOVED, Reassign((1, 3, 2))),
-        (
-            BEGUN,
-            replace(REMOVED, leader_epoch=9),
-            RecordProgress(replace(BEGUN, copy=ReplicaCopying(2, 1, 9), copies=2)),
-        ),
+        (BEGUN, replace(REMOVED, leader_epoch=9), RecordProgress(replace(AGAIN, copies=2))),
         (BEGUN, JOINED, RecordProgress(REBUILT)),
-        (BEGUN, replace(COPYING, leader_epoch=9), RecordProgress(replace(BEGUN, copy=ReplicaCopying(2, 1, 9)))),
+        (BEGUN, replace(COPYING, leader_epoch=9), RecordProgress(AGAIN)),
         (BEGUN, replace(JOINED, leader_epoch=10), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=3, leader_epoch=9), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Action.ELECT),

@@ -5,7 +5,8 @@ import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from described import described
@@ -41,50 +42,46 @@ ELSEWHERE = {"results", "keep", "port_base", "spark"}
 """Fields that decide nothing of what a run does."""
 
 
-def drawn(random_: random.Random, folder: Path) -> RunOptions:
-    """Return any options of a run that do not contradict each other by their types."""
+def drawn(seed: int, folder: Path) -> RunOptions:
+    random_ = random.Random(seed)  # noqa: S311
+    integer, choice = random_.randint, random_.choice
 
     def maybe(value: Any) -> Any:
-        return random_.choice((None, value))
+        return choice((None, value))
 
-    hosts = random_.randint(3, 7)
-    access = Access(
-        tuple(Node(f"n{number}", random_.randint(1, 65_535), "me") for number in range(hosts)),
-        key=maybe(str(folder / "key file")),
-        known_hosts=maybe(str(folder / "key file")),
-        pins=random_.choice(((), ("SHA256:a",), ("SHA256:a+/=", "SHA256:b"))),
-    )
-    access_or_none = maybe(access)
-    schedule = maybe(SCHEDULE)
+    hosts, schedule, key = integer(3, 7), maybe(SCHEDULE), str(folder / "key file")
+    nodes = tuple(Node(f"n{number}", integer(1, 65_535), "me") for number in range(hosts))
+    pins = choice(((), ("SHA256:a",), ("SHA256:a+/=", "SHA256:b")))
+    access = maybe(Access(nodes, key=maybe(key), known_hosts=maybe(key), pins=pins))
     return RunOptions(
-        target=random_.choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]),
-        anomaly="" if schedule else random_.choice(["all", "stuck-lso", "stuck-lso,aborted-to-committed"]),
+        target=choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]),
+        anomaly="" if schedule else choice(["all", "stuck-lso", "stuck-lso,aborted-to-committed"]),
         schedule=schedule,
         schedule_path=folder / "the schedule.json" if schedule else None,
-        nemesis=random_.choice(list(SCRIPTS)),
-        client=random_.choice(["librdkafka", "java"]),
-        timers=random_.choice(list(TIMERS)),
-        brokers=hosts if access_or_none else random_.randint(3, 7),
-        replication_factor=random_.randint(2, 7),
-        partitions=random_.randint(1, 100),
-        absent=random_.randint(1, 6),
+        nemesis=choice(list(SCRIPTS)),
+        client=choice(["librdkafka", "java"]),
+        timers=choice(list(TIMERS)),
+        brokers=hosts if access else integer(3, 7),
+        replication_factor=integer(2, 7),
+        partitions=integer(1, 100),
+        absent=integer(1, 6),
         seed=random_.randrange(2**62),
-        topic_settings=random_.choice(({}, {"segment.ms": "9", "x": random_.choice(VALUES)})),
-        broker_settings=random_.choice(({}, {"listener.name.client.x": random_.choice(VALUES)})),
+        topic_settings=choice(({}, {"segment.ms": "9", "x": choice(VALUES)})),
+        broker_settings=choice(({}, {"listener.name.client.x": choice(VALUES)})),
         time_limit_s=maybe(random_.uniform(0.001, 1e6)),
         application=maybe("streams"),
-        gate=random_.choice((True, False)),
-        guard=random_.choice((True, False)),
+        gate=choice((True, False)),
+        guard=choice((True, False)),
         gate_options=maybe("hold=markers,topics=a*:b"),
-        runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
+        runtime=choice(["local", "docker", "ssh", "sim", "auto"]),
         image=maybe("registry.example:5000/kafka@sha256:0123"),
-        access=access_or_none,
+        access=access,
         command_config=maybe(folder / "key file"),
     )
 
 
 class Asked(BaseException):
-    """The manifest contains the options of a run."""
+    """The command line has passed on its options."""
 
 
 @pytest.fixture
@@ -98,31 +95,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
-    """Have what the command line asks for written down in place of a run."""
-    requests: list[RunOptions] = []
-
-    def go(options: RunOptions, *_: Any) -> NoReturn:
-        requests.append(options)
-        raise Asked
-
+def go(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    go = Mock(side_effect=Asked)
     monkeypatch.setattr(runs, "run", go)
-    return requests
+    return go
 
 
-def parsed(command: str, requests: list[RunOptions]) -> RunOptions:
-    """Return what the real command line takes a command for."""
+def parsed(command: str, go: Mock) -> RunOptions:
     program, *words = shlex.split(command)
     assert program == "harness"
     with pytest.raises(Asked):
         cli.cli.main(words, standalone_mode=False)
-    return requests[-1]
+    options: RunOptions = go.call_args.args[0]
+    return options
 
 
 @pytest.mark.parametrize("seed", range(GENERATED))
-def test_the_command_asks_for_the_same(seed: int, folder: Path, requests: list[RunOptions]) -> None:
-    options = drawn(random.Random(seed), folder)  # noqa: S311
-    again = parsed(command_line(options), requests)
+def test_the_command_asks_for_the_same(seed: int, folder: Path, go: Mock) -> None:
+    options = drawn(seed, folder)
+    again = parsed(command_line(options), go)
     for field in fields(RunOptions):
         assert getattr(again, field.name) == getattr(options, field.name), field.name
     assert again.schedule_path == options.schedule_path
@@ -131,25 +122,24 @@ def test_the_command_asks_for_the_same(seed: int, folder: Path, requests: list[R
 
 def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     """Otherwise the test above would compare defaults with defaults, and a new field could be forgotten."""
-    many = [drawn(random.Random(seed), folder) for seed in range(GENERATED)]  # noqa: S311
+    many = [drawn(seed, folder) for seed in range(GENERATED)]
     for field in fields(RunOptions):
         values = {repr(getattr(options, field.name)) for options in many}
         assert (len(values) == 1) == (field.name in ELSEWHERE), field.name
-    texts = [command_line(options) for options in many]
+    text = " ".join(map(command_line, many)) + " "
     # `--nodes` contains their values, and the name of the target contains the patch.
     others = {"--nodes-file", "--ssh-user", "--ssh-port", "--patch"}
-    assert [
-        option.opts[0] for option in OPTIONS if not any(f"{option.opts[0]} " in f"{text} " for text in texts)
-    ] == sorted(others, key=[option.opts[0] for option in OPTIONS].index)
+    assert {option.opts[0] for option in OPTIONS if f"{option.opts[0]} " not in text} == others
+
+
+NOTHING: Any = SimpleNamespace()
+LOCAL = PreparedRuntime({"name": "local"}, lambda _: NOTHING)
 
 
 def assembled(options: RunOptions, **more: Any) -> PreparedRun:
     """Return a run that is about to begin, with fake facts about the machine."""
-    nothing: Any = SimpleNamespace()
-    ready = PreparedRuntime({"name": "local"}, lambda _: nothing)
     plan = plan_run(options)
-    equipment = Equipment(plan.target, nothing, "local", ready)
-    return PreparedRun(plan, replace(equipment, **more))
+    return PreparedRun(plan, replace(Equipment(plan.target, NOTHING, "local", LOCAL), **more))
 
 
 def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,23 +147,17 @@ def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeyp
     options = RunOptions("kafka-4.4", "stuck-lso", command_config=Path("login.properties"))
     made = assembled(options)
     again = repeatable(made, RunFolder(tmp_path / "run"))
-    assert again == replace(
-        options,
-        target="kafka-4.4.0",
-        runtime="local",
-        seed=made.plan.seed,
-        command_config=tmp_path / "login.properties",
-    )
+    decided = {"target": "kafka-4.4.0", "runtime": "local", "seed": made.plan.seed}
+    assert again == replace(options, **decided, command_config=tmp_path / "login.properties")  # type: ignore[arg-type]
     assert replace(plan_run(again), target=made.plan.target) == made.plan
 
 
-def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[RunOptions]) -> None:
+def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, go: Mock) -> None:
     folder = RunFolder(tmp_path / "run")
     options = RunOptions("kafka-4.4", "", schedule=SCHEDULE, schedule_path=Path("gone.json"))
     write_schedule(folder.path / store.SCHEDULE, SCHEDULE)
-    again = parsed(command_line(repeatable(assembled(options), folder)), requests)
-    assert again.schedule == SCHEDULE
-    assert again.schedule_path == folder.path / store.SCHEDULE
+    again = parsed(command_line(repeatable(assembled(options), folder)), go)
+    assert (again.schedule, again.schedule_path) == (SCHEDULE, folder.path / store.SCHEDULE)
 
 
 def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
@@ -188,52 +172,49 @@ def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
-    result = begin_manifest(RunFolder(tmp_path), made, "harness run …")
-    assert result.content["command"] == "harness run …"
+    assert begin_manifest(RunFolder(tmp_path), made, "harness run …").content["command"] == "harness run …"
 
 
-def wanted(target: str = "kafka-4.4", **more: Any) -> RuntimeRequest:
-    nothing: Any = None
-    return RuntimeRequest(find_target(target), nothing, nothing, **more)
+def requested(target: str = "kafka-4.4", **more: Any) -> RuntimeRequest:
+    return RuntimeRequest(find_target(target), NOTHING, NOTHING, **more)
 
 
 HOSTS = Access((Node("n1", 22, "me"),))
 
 
 @pytest.mark.parametrize(
-    ("asked", "engine", "name", "reason"),
+    ("request_", "engine", "name", "reason"),
     [
-        (wanted("sim-kafka"), None, "sim", "sim-kafka is simulated"),
-        (wanted(access=HOSTS), None, "ssh", "hosts are given"),
-        (wanted("redpanda-26.2"), None, "docker", "redpanda-26.2 comes as an image only"),
-        (wanted(image="x:1"), "there is none", "docker", "an image is given"),
-        (wanted(), None, "docker", "the container engine has an image of kafka-4.4"),
-        (wanted(), "no engine answers", "local", "no engine answers"),
+        (requested("sim-kafka"), None, "sim", "sim-kafka is simulated"),
+        (requested(access=HOSTS), None, "ssh", "hosts are given"),
+        (requested("redpanda-26.2"), None, "docker", "redpanda-26.2 comes as an image only"),
+        (requested(image="x:1"), "there is none", "docker", "an image is given"),
+        (requested(), None, "docker", "the container engine has an image of kafka-4.4"),
+        (requested(), "no engine answers", "local", "no engine answers"),
     ],
 )
 def test_auto_says_what_it_chose_and_why(
-    monkeypatch: pytest.MonkeyPatch, asked: RuntimeRequest, engine: str | None, name: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, request_: RuntimeRequest, engine: str | None, name: str, reason: str
 ) -> None:
     monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
     monkeypatch.setattr(docker, "why_unavailable", lambda _: engine)
-    assert choose("auto", asked) == (name, reason)
-    assert choose("local", asked) == ("local", None)
+    assert choose("auto", request_) == (name, reason)
+    assert choose("local", request_) == ("local", None)
 
 
 def test_auto_chooses_processes_for_a_clock_for_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
     monkeypatch.setattr(engine, "connect", lambda: pytest.fail("the needs are checked first"))
-    name, reason = choose("auto", wanted(needs=frozenset({Need.CLOCK})))
+    name, reason = choose("auto", requested(needs=frozenset({Need.CLOCK})))
     assert name == "local"
     assert str(reason).startswith("this run needs a separate clock for each broker: containers share the clock")
 
 
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(run_plan, "find_java", lambda: None)
     monkeypatch.setattr(run_plan, "find_archive", lambda *_: None)
     monkeypatch.setattr(run_plan, "choose", lambda *_: ("local", "there is no engine"))
-    monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: ready)
+    monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: LOCAL)
     progress = FakeProgress()
     prepare_run(plan_run(RunOptions("kafka-4.4", "stuck-lso")), progress)
     assert progress.stages == ["runtime local (there is no engine)"]

@@ -35,6 +35,10 @@ def task(*, goal: int = 10, is_last: bool = False, **of: Any) -> BrokerTask:
     return replace(only, **of)
 
 
+def whole(**fields: Any) -> FakeBroker:
+    return FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, **fields)
+
+
 def dial_to(broker: Any) -> Dial:
     return lambda _address, **_: broker
 
@@ -47,19 +51,14 @@ def read(broker: FakeBroker, what: BrokerTask) -> tuple[dict[int, bytes], Replic
     return {row["base_offset"]: row["data"] for row in rows[:-1]}, pickle.loads(rows[-1]["reading"])  # noqa: S301  (of this process)
 
 
-def test_every_replica_is_read_by_one_task_of_its_broker() -> None:
-    for tasks, expected in ((1, 3), (3, 3), (7, 6), (1000, 12)):
-        plan = divided(readings(3, 4), {}, ADDRESSES, tasks=tasks, rate_bytes_s=None)
-        assert len(plan) == expected
-        assert all(task.address == ADDRESSES[task.broker] for task in plan)
-        shares = [(task.broker, reading.partition) for task in plan for reading in task.readings]
-        assert sorted(shares) == sorted(readings(3, 4))
-
-
-def test_tasks_share_the_rate_limit_however_many_run() -> None:
-    for tasks in (1, 3, 7, 1000):
-        plan = divided(readings(3, 4), {}, ADDRESSES, tasks=tasks, rate_bytes_s=1000)
-        assert 900 < sum(task.rate_bytes_s or 0 for task in plan) <= 1000
+@pytest.mark.parametrize(("tasks", "count"), [(1, 3), (3, 3), (7, 6), (1000, 12)])
+def test_every_replica_is_read_by_one_task_of_its_broker_and_tasks_share_the_rate_limit(tasks: int, count: int) -> None:
+    plan = divided(readings(3, 4), {}, ADDRESSES, tasks=tasks, rate_bytes_s=1000)
+    assert len(plan) == count
+    assert all(task.address == ADDRESSES[task.broker] for task in plan)
+    shares = [(task.broker, reading.partition) for task in plan for reading in task.readings]
+    assert sorted(shares) == sorted(readings(3, 4))
+    assert 900 < sum(task.rate_bytes_s or 0 for task in plan) <= 1000
 
 
 def test_the_two_scans_of_an_audit_number_their_tasks_differently() -> None:
@@ -74,7 +73,7 @@ def test_a_replica_is_read_to_its_bound_and_on_in_another_task() -> None:
     pieces, first = read(broker, task(goal=4))
     assert b"".join(pieces.values()) == b"".join(BATCHES)
     assert (first.read_to, first.failure, first.is_complete, first.state) == (10, None, False, None)
-    more, last = read(broker, task(goal=10, is_last=True, readings=(first,)))
+    more, last = read(broker, task(is_last=True, readings=(first,)))
     assert more == {}
     assert (last.read_to, last.is_complete, last.aborted) == (10, True, {(5, 2): None})
     assert last.state is not None
@@ -82,22 +81,21 @@ def test_a_replica_is_read_to_its_bound_and_on_in_another_task() -> None:
 
 def test_a_second_task_returns_only_what_the_first_did_not() -> None:
     first = read(FakeBroker({TP: [Held(4, 4, batches=BATCHES[:4])]}), task(goal=4))[1]
-    later = FakeBroker({TP: [Held(10, 10, batches=BATCHES)]})
-    pieces, last = read(later, task(is_last=True, readings=(first,)))
+    pieces, last = read(whole(), task(is_last=True, readings=(first,)))
     assert pieces == {4: b"".join(BATCHES[4:])}
     assert last.span.start == 0
 
 
 def test_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.audit.live.source.PIECE_BYTES", 3 * len(BATCHES[0]))
-    broker = FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, answer_bytes=2 * len(BATCHES[0]))
-    pieces, _ = read(broker, task())
-    assert {base: len(data) // len(BATCHES[0]) for base, data in pieces.items()} == {0: 4, 4: 4, 8: 2}
+    size = len(BATCHES[0])
+    monkeypatch.setattr("harness.audit.live.source.PIECE_BYTES", 3 * size)
+    pieces, _ = read(whole(answer_bytes=2 * size), task())
+    assert {base: len(data) // size for base, data in pieces.items()} == {0: 4, 4: 4, 8: 2}
 
 
 def test_a_broker_that_is_gone_is_a_failure_of_its_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.audit.live.source.PATIENT", ONCE)
-    _, reading = read(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, dies_after=1), task())
+    _, reading = read(whole(dies_after=1), task())
     assert reading.failure == "gone"
 
 
@@ -126,36 +124,27 @@ def test_a_login_goes_to_tasks_with_the_content_of_its_files_and_is_not_printed(
 
 
 @pytest.fixture
-def cluster_of_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeBroker], dict[str, str]]:
-    """Return a function that lets connections reach one broker, and returns its options."""
-
-    def options(broker: FakeBroker) -> dict[str, str]:
+def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
+    def rows(broker: FakeBroker, columns: str) -> list[dict[str, Any]]:
         def connect(address: Address, policy: RetryPolicy, clock: Clock, _dial: Dial) -> Connection:
             return Connection(address, policy, clock, dial_to(broker))
 
         monkeypatch.setattr("harness.audit.live.source.Connection", connect)
         monkeypatch.setattr("harness.audit.live.source.PATIENT", ONCE)
         monkeypatch.setattr("harness.audit.live.source.describe", lambda *_: audited({1: broker}))
-        return {"kafka.bootstrap.servers": "kafka-1:9092"}
+        source = KafkaReplicas({"kafka.bootstrap.servers": "kafka-1:9092", "columns": columns})
+        reader = source.reader(source.schema())
+        (partition,) = reader.partitions()
+        return pa.Table.from_batches(reader.read(partition)).to_pylist()
 
-    return options
-
-
-def test_records_are_those_of_the_batches_that_a_broker_serves(
-    cluster_of_one: Callable[[FakeBroker], dict[str, str]],
-) -> None:
-    options = cluster_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}))
-    source = KafkaReplicas({**options, "columns": "broker, offset, key"})
-    reader = source.reader(source.schema())
-    (partition,) = reader.partitions()
-    rows = pa.Table.from_batches(reader.read(partition)).to_pylist()
-    assert rows == [{"broker": 1, "offset": offset, "key": b"K"} for offset in range(10)]
+    return rows
 
 
-def test_a_query_of_a_broker_that_is_gone_ends_with_its_name(
-    cluster_of_one: Callable[[FakeBroker], dict[str, str]],
-) -> None:
-    source = KafkaReplicas(cluster_of_one(FakeBroker({TP: [Held(10, 10, batches=BATCHES)]}, dies_after=5)))
-    reader = source.reader(source.schema())
+def test_records_are_those_of_the_batches_that_a_broker_serves(rows: Callable[..., list[dict[str, Any]]]) -> None:
+    expected = [{"broker": 1, "offset": offset, "key": b"K"} for offset in range(10)]
+    assert rows(whole(), "broker, offset, key") == expected
+
+
+def test_a_query_of_a_broker_that_is_gone_ends_with_its_name(rows: Callable[..., list[dict[str, Any]]]) -> None:
     with pytest.raises(HarnessError, match=r"^broker 1: gone$"):
-        list(reader.read(reader.partitions()[0]))
+        rows(whole(dies_after=5), "offset")

@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def layers() -> list[str]:
-    """Return the modules in the layers of pyproject.toml."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     return re.findall(r"[\w.]+", " ".join(contract["layers"]))
 

@@ -2,11 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from fakes.clock import TickingClock
@@ -17,7 +17,6 @@ from harness.host import leftovers
 from harness.host.clock import Stages
 from harness.judge import sessions
 from harness.play import run
-from harness.play.run_plan import PreparedRun
 from harness.play.run_player import RunPlayer
 from harness.run_folder.store import RunFolder, create_run_folder
 
@@ -40,11 +39,7 @@ FAILURE = HarnessError("broker 3 ended by itself")
 def test_the_end_of_a_run_is_written_down(
     error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
 ) -> None:
-    def play() -> None:
-        if error is not None:
-            raise error
-
-    manifest, player = FakeManifest(), SimpleNamespace(run=play, is_observing=is_observing)
+    manifest, player = FakeManifest(), SimpleNamespace(run=Mock(side_effect=error), is_observing=is_observing)
     with pytest.raises(type(error)) if error is not None and is_raised else nullcontext():
         run._carry_out(cast("RunPlayer", player), manifest, Stages(TickingClock().now_s))
     assert manifest.ends == [end]
@@ -68,22 +63,17 @@ def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict
     assert raised.value.exit_code == EXIT_INTERRUPTED
 
 
-def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path) -> None:
+def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, second = (create_run_folder(tmp_path, "kafka-4.4", "all", name) for name in ("first", "second"))
     latest = first.path.with_name("latest")
     assert not latest.is_symlink()
+    for folder in (first, second):
+        run._point_latest_here(folder)
+        assert latest.resolve() == folder.path
+    latest.unlink()
+    latest.mkdir()
     run._point_latest_here(first)
-    assert latest.resolve() == first.path
-    assert latest.resolve() != second.path
-    run._point_latest_here(second)
-    assert latest.resolve() == second.path
-
-
-def test_a_verdict_holds_where_no_link_can_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = create_run_folder(tmp_path, "kafka-4.4", "all", "first")
-    folder.path.with_name("latest").mkdir()
-    run._point_latest_here(folder)
-    assert "latest does not point at" in caplog.text
+    assert "latest does not point at" in caplog.text, "a verdict holds where no link can be made"
 
 
 def test_seconds_are_added_up_by_stage() -> None:
@@ -102,10 +92,7 @@ def test_seconds_are_added_up_by_stage() -> None:
 def test_an_application_that_fails_is_reported_and_takes_nothing_away(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_args: Any, **_named: Any) -> None:
-        raise error
-
-    monkeypatch.setattr("harness.play.applications.follow", fail)
+    monkeypatch.setattr("harness.play.applications.follow", Mock(side_effect=error))
     manifest: Any = FakeManifest(content={"status": "complete"})
     prepared: Any = SimpleNamespace(plan=None, installed="Kafka Streams")
     nothing: Any = None
@@ -113,45 +100,19 @@ def test_an_application_that_fails_is_reported_and_takes_nothing_away(
     assert manifest.content == {"status": "complete", "application_failure": str(error), "evidence": {}}
 
 
-@pytest.fixture
-def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """Open checkers that are made up; each preparation is counted in the workspace."""
+@pytest.mark.parametrize(("meanwhile", "asked", "times"), [(True, 0, 1), (False, 0, 0), (True, 2, 1), (False, 2, 1)])
+def test_checkers_are_planned_once_meanwhile_or_only_where_there_is_something_to_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, meanwhile: bool, asked: int, times: int
+) -> None:
+    """A run of days has no Spark before its end."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "setpriority", lambda *_: None)
     monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: 0)
-
-    def prepare(workspace: Any, *_: Any) -> str:
-        workspace.times += 1
-        return "planned"
-
+    prepare, nothing = Mock(return_value="planned"), cast("Any", None)
     monkeypatch.setattr(sessions, "prepare_beside", prepare)
-
-    def opened(workspace: Any, *, meanwhile: bool) -> Any:
-        nothing: Any = None
-        plan: Any = SimpleNamespace(options=SimpleNamespace(spark=None))
-        equipment: Any = SimpleNamespace(java=None)
-        return run._checkers(workspace, nothing, PreparedRun(plan, equipment), meanwhile=meanwhile)
-
-    return opened
-
-
-def test_checkers_are_planned_meanwhile_asked_for_or_not(checkers: Callable[..., Any]) -> None:
-    workspace = SimpleNamespace(run_id="r", times=0)
-    with checkers(workspace, meanwhile=True):
-        pass
-    assert workspace.times == 1
-
-
-def test_a_run_of_days_has_no_spark_before_there_is_something_to_check(checkers: Callable[..., Any]) -> None:
-    workspace = SimpleNamespace(run_id="r", times=0)
-    with checkers(workspace, meanwhile=False):
-        pass
-    assert workspace.times == 0
-
-
-@pytest.mark.parametrize("meanwhile", [True, False])
-def test_checkers_are_planned_once(checkers: Callable[..., Any], *, meanwhile: bool) -> None:
-    workspace = SimpleNamespace(run_id="r", times=0)
-    with checkers(workspace, meanwhile=meanwhile) as prepared:
-        assert [prepared(), prepared()] == ["planned", "planned"]
-    assert workspace.times == 1
+    prepared_run: Any = SimpleNamespace(plan=SimpleNamespace(options=SimpleNamespace(spark=None)),
+                                        equipment=SimpleNamespace(java=None))  # fmt: skip
+    workspace: Any = SimpleNamespace(run_id="r")
+    with run._checkers(workspace, nothing, prepared_run, meanwhile=meanwhile) as prepared:
+        assert [prepared() for _ in range(asked)] == ["planned"] * asked
+    assert prepare.call_count == times

@@ -30,7 +30,6 @@ def cluster_of(
 
 
 def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
-    """Wait for the window, and return the stages of the progress."""
     messages: list[str] = []
     nothing: Any = None
     test = plan_run(RunOptions("kafka-4.4", "stuck-lso"))
@@ -99,7 +98,6 @@ def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
 
 
 def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:
-    """Wait while the gates of these brokers hold every partition."""
     cluster = cluster_of(removed, replicas=replicas)
     window.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
     return cluster

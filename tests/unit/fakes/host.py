@@ -16,12 +16,13 @@ class FakeHost:
         self.namespaces = namespaces
         self.routes: list[dict[str, str]] = [{"dst": "default"}, {"dst": "192.0.2.0/24"}]
         self.refused = "nothing"
+        self.error: type[BaseException] = HarnessError
 
     def run(self, *command: str) -> str:
         line = " ".join(command)
         self.commands.append(line)
         if self.refused in line:
-            raise HarnessError(f"`{line}`: Operation not permitted")
+            raise self.error(f"`{line}`: Operation not permitted")
         match command[1:]:
             case ("link", "add", name, *_):
                 self.links.add(name)
