@@ -90,7 +90,9 @@ def test_the_wheel_has_all_that_is_no_python(project: Path, wheel: Path) -> None
 def test_one_command_installs_it(tool: str, wheel: Path, tmp_path: Path) -> None:
     version = wheel.name.split("-")[1]
     if tool == "uvx":
-        shown = call(sys.executable, "-m", "uv", "tool", "run", "--from", str(wheel), "harness", "--version")
+        uvx = (sys.executable, "-m", "uv", "tool", "run", "--from", str(wheel))
+        shown = call(*uvx, "harness", "--version")
+        assert "--compaction-target" in call(*uvx, "--with", "pytest", "pytest", "--help"), "no plugin for pytest"
     else:
         homes = {"PIPX_HOME": str(tmp_path / "home"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
         call(sys.executable, "-m", "pipx", "install", str(wheel), environment=homes)

@@ -19,6 +19,7 @@ from local_cluster import local_cluster
 from login_servers import AUDIENCE, ISSUER, REALM, kdc, oauth_server
 from sandbox import Going, Ran, Sandbox, make_spark_home, wait_until
 from secured import BOUND_S, certificate, make_stores, new_key
+from test_watch import Watching
 
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
@@ -126,6 +127,7 @@ def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: p
             cluster.call("audit", "exposure", "--topic", TOPIC[0])
             cluster.call("audit", "live", "--topic", TOPIC[0], "--spark-master", EXECUTORS)
             guard(cluster, lambda: server.granted)
+            watch(cluster)
             oauth_login(sandbox.root, server.url, "another secret")
             ran = cluster.call("audit", "exposure", code=EXIT_USAGE)
             assert f"{server.url}/token gives client {CLIENT} no token: HTTPError HTTP Error 401" in ran.stderr
@@ -151,6 +153,15 @@ def guard(cluster: Logins, granted: Callable[[], int] | None = None) -> None:
     assert "failed" not in events()
     going.process.send_signal(signal.SIGTERM)
     assert SECRET not in going.end(EXIT_CLEAN).output
+
+
+def watch(cluster: Logins) -> None:
+    """Watch until every partition was compared, the last ones with another connection than the first."""
+    watching = Watching(cluster.sandbox, cluster.bootstrap, "--command-config", str(cluster.login))
+    rows = watching.wait_for_comparisons(watching.wait_for_comparisons({}))
+    assert {row["verdict"] for row in rows.values()} == {"clean"}
+    watching.going.process.send_signal(signal.SIGTERM)
+    assert SECRET not in watching.going.end(EXIT_CLEAN).output
 
 
 @pytest.mark.needs("kdc")
@@ -182,6 +193,7 @@ def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
             cluster.call("audit", "exposure", "--topic", TOPIC[0])
             cluster.call("repair", str(audit), "--plan")
             cluster.call("guard", "--topic", TOPIC[0], "--dry-run")
+            watch(cluster)
             ran = cluster.call("guard", "--topic", TOPIC[0], "--port", "0", code=EXIT_USAGE)
             assert "librdkafka, whose wheels have no GSSAPI" in ran.stderr
             ran = cluster.call("audit", "live", "--spark-master", EXECUTORS, code=EXIT_USAGE)
@@ -217,6 +229,7 @@ def test_certificates_of_clients(sandbox: Sandbox) -> None:
         cluster.call("audit", "exposure", "--topic", TOPIC[0])
         cluster.call("repair", str(audit), "--plan")
         guard(cluster)
+        watch(cluster)
         login.write_text(trust)
         ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
         assert "certificate" in ran.stderr

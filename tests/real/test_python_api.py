@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from kept import kept_cluster
+from sandbox import Sandbox
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending" / "library.md"
 RUN_S = 300
@@ -81,6 +83,16 @@ copies = {broker: first.folder.path / "brokers" / str(broker) / "after-rejoin" f
 audited = harness.audit_disk(topic=["stuck-lso"], broker=copies)
 print(audited.verdict, audited.findings[0].anomaly, audited.findings[0].broker)
 """
+
+
+def test_the_commands_of_the_page(tmp_path: Path, sandbox: Sandbox) -> None:
+    (code,) = re.findall(r"```python\n(import harness\n.*?)```", PAGE.read_text(), re.DOTALL)
+    with kept_cluster(sandbox, "kafka-4.4", "stuck-lso") as kept:
+        ended = python(tmp_path, "-c", code.replace("kafka-1:9092", kept.bootstrap).replace("orders-*", "stuck-*"))
+    run, *findings = ended.stdout.splitlines()
+    verdict, folder = run.split()
+    assert (verdict, Path(folder).parent.name, len(findings)) == ("anomaly", "stuck-lso", 1), ended.stderr
+    assert findings[0].startswith("stuck-lso: broker 2, stuck-lso-0, offset ")
 
 
 def test_commands_are_functions_that_can_be_called_again(tmp_path: Path) -> None:

@@ -156,12 +156,13 @@ Host *
     IdentityFile {folder}/key
 Host n1
     HostName {hosts[0]}
+    ProxyCommand bash -c 'touch {folder}/proxied; exec 3<>/dev/tcp/%h/%p; cat <&3 & cat >&3; kill $!'
 Host n2
     HostName {hosts[1]}
     ProxyJump n1
 Host n3
     HostName {hosts[2]}
-    ProxyCommand bash -c 'touch {folder}/proxied; exec 3<>/dev/tcp/%h/%p; cat <&3 & cat >&3; kill $!'
+    ProxyJump n1,n2
 """
 
 
@@ -179,7 +180,9 @@ def test_hosts_of_an_ssh_configuration(sandbox: Sandbox, rig: Rig, monkeypatch: 
     run = sandbox.latest(TARGET, "stuck-lso")
     nodes = json.loads((run / "manifest.json").read_text())["runtime"]["nodes"]
     assert sorted(nodes) == ["root@n1:22", "root@n2:22", "root@n3:22"]
-    assert f"Accepted publickey for root from {rig.hosts[0]} " in (rig.folder / "sshd-2.log").read_text()
+    for host, jump in ((2, 1), (3, 2)):
+        log = (rig.folder / f"sshd-{host}.log").read_text()
+        assert f"Accepted publickey for root from {rig.hosts[jump - 1]} " in log
     assert (rig.folder / "proxied").exists()
     assert left_on_nodes(rig, run.name) == []
 
