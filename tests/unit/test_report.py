@@ -133,6 +133,10 @@ def test_the_page_says_what_is_what_and_needs_nothing_but_itself(folder: RunFold
     assert not [entry for entry in addresses if not entry.startswith(("#", "data:", f"{DOCS}/"))]
 
 
+def test_a_run_without_copies_of_disks_prints_no_command_that_reads_them(folder: RunFolder) -> None:
+    assert "kafka-dump-log.sh" not in page(folder, {**MANIFEST, "anomaly": "served"}, verdict(FINDING))
+
+
 def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
     """Also where the verdict's reason and its scenario's repeat the explanation; the page's title is not on it."""
     finding = {**FINDING, "explanation": "frozen at 0", "witness": {"high_watermark_here": 4}}
