@@ -6,19 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from harness.schedules.generators import (
-    Context,
-    Generator,
-    Situation,
-    each,
-    fixed,
-    limit,
-    mix,
-    phases,
-    stagger,
-    together,
-    until,
-)
+from harness.schedules import generators
+from harness.schedules.generators import Context, Generator, Situation, each, fixed, limit, mix, stagger, until
 from harness.schedules.operations import Die, Inject, Operation, Write
 from harness.schedules.schedule import Step
 
@@ -46,10 +35,6 @@ def drawn(generator: Generator, count: int = 10_000, context: Context | None = N
 
 def processes(steps: list[Step]) -> list[str]:
     return [step.operation.process for step in steps]
-
-
-def test_a_limit_ends_a_generator() -> None:
-    assert drawn(limit(3, by("a"))) == ([Step(0.0, Die("a"))] * 3, DONE)
 
 
 def test_a_busy_process_is_waited_for() -> None:
@@ -102,8 +87,8 @@ def test_a_late_operation_does_not_slow_the_others_down() -> None:
 
 
 def test_generators_side_by_side_go_by_time() -> None:
-    both = together(until(10.0, stagger(0.1, by("a"))), until(10.0, stagger(1.0, by("b"))))
-    steps, end = drawn(both)
+    paces = (("a", 0.1), ("b", 1.0))
+    steps, end = drawn(generators.together(*(until(10.0, stagger(gap_s, by(name))) for name, gap_s in paces)))
     assert end == DONE
     assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
     assert 80 < processes(steps).count("a") < 120
@@ -111,9 +96,9 @@ def test_generators_side_by_side_go_by_time() -> None:
 
 
 def test_a_phase_begins_once_everybody_is_idle() -> None:
-    two = phases(limit(2, by("a")), limit(1, by("b")))
+    two = generators.phases(limit(2, by("a")), limit(1, by("b")))
     assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], DONE)
-    after_first = phases(limit(0, by("a")), limit(1, by("b")))
+    after_first = generators.phases(limit(0, by("a")), limit(1, by("b")))
     assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], PENDING)
 
 

@@ -7,25 +7,8 @@ from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, violations
 from harness.models.log.replica import Replica
 from harness.models.log.version_rules import VersionRules, rules_of
-from harness.models.world.groups import (
-    AT_RELOAD,
-    BEGINS_AT_ABORTED,
-    DELETED_BACK,
-    DROPS_PENDING,
-    FROZEN,
-    LOST,
-    NEW,
-    OLD,
-    PENDING_UNSEEN,
-    REPEATS,
-    SKIPS,
-    Answer,
-    Commit,
-    Offsets,
-    TransactionEnd,
-    consequences,
-    load,
-)
+from harness.models.world import groups
+from harness.models.world.groups import AT_RELOAD, DELETED_BACK, FROZEN, NEW, OLD, SKIPS, Answer, Commit, Offsets
 from harness.models.world.world import Rules, World, take
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
@@ -34,7 +17,7 @@ GONE = "time passes; 1 cleans; 1 cleans; time passes; 1 cleans"
 
 
 def cluster(steps: str, coordinator: str = NEW) -> World:
-    version = VersionRules(tombstone_drops_pending=DROPS_PENDING[coordinator])
+    version = VersionRules(tombstone_drops_pending=groups.DROPS_PENDING[coordinator])
     return play(Rules(of_groups=True, version=version), described(steps))
 
 
@@ -42,7 +25,7 @@ def wrong(world: World) -> list[tuple[int, str]]:
     """Return broker and name of each wrong answer that a replica in sync would give as the group's coordinator."""
     drops_pending = world.rules.version.tombstone_drops_pending
     in_sync = (world.replicas[broker] for broker in world.replication.in_sync)
-    answers = {it.broker: consequences(it, world.truth, drops_pending=drops_pending) for it in in_sync}
+    answers = {it.broker: groups.consequences(it, world.truth, drops_pending=drops_pending) for it in in_sync}
     return sorted({(broker, name) for broker, names in answers.items() for name in names})
 
 
@@ -51,10 +34,10 @@ def diverged(world: World) -> list[tuple[int, str]]:
     return [(b, name) for b in world.replication.in_sync for name in violations(world.replicas[b], world.truth)]
 
 
-def offsets_after(entries: list[Commit | TransactionEnd], coordinator: str = NEW) -> Offsets:
+def offsets_after(entries: list[Commit | groups.TransactionEnd], coordinator: str = NEW) -> Offsets:
     offsets = Offsets()
     for entry in entries:
-        offsets.apply(entry, drops_pending=DROPS_PENDING[coordinator])
+        offsets.apply(entry, drops_pending=groups.DROPS_PENDING[coordinator])
     return offsets
 
 
@@ -66,8 +49,9 @@ def pending(at: int, producer: int = 7, key: str = "K") -> Commit:
     return Commit(at, key, deletes=False, producer=producer)
 
 
-COMMITTED, ABORTED, OTHER_COMMITTED = TransactionEnd(7, COMMIT), TransactionEnd(7, ABORT), TransactionEnd(8, COMMIT)
-LOGS: dict[str, tuple[list[Commit | TransactionEnd], Answer]] = {
+COMMITTED, ABORTED = (groups.TransactionEnd(7, outcome) for outcome in (COMMIT, ABORT))
+OTHER_COMMITTED = groups.TransactionEnd(8, COMMIT)
+LOGS: dict[str, tuple[list[Commit | groups.TransactionEnd], Answer]] = {
     "nothing": ([], Answer(None)),
     "a plain commit": ([plain(0)], Answer(0)),
     "a later plain commit": ([plain(0), plain(1)], Answer(1)),
@@ -104,7 +88,7 @@ def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) ->
     ],
 )
 def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
-    entries: list[Commit | TransactionEnd], of_old: Answer, of_new: Answer
+    entries: list[Commit | groups.TransactionEnd], of_old: Answer, of_new: Answer
 ) -> None:
     assert (offsets_after(entries, OLD).answer("K"), offsets_after(entries, NEW).answer("K")) == (of_old, of_new)
 
@@ -117,13 +101,13 @@ def test_versions_and_their_coordinators() -> None:
 def test_an_emptied_batch_is_nothing_to_load() -> None:
     world = cluster("t puts K; t aborts; 1 cleans")
     assert any(not batch.records for batch in world.replicas[1].batches()), "the producer's last batch"
-    assert load(world.replicas[1], drops_pending=True).answer("K") == Answer(None)
+    assert groups.load(world.replicas[1], drops_pending=True).answer("K") == Answer(None)
 
 
 WAYS = {
     FROZEN: f"t puts K; 2 leaves; t aborts; {GONE}; 2 returns",
     SKIPS: f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; t puts L; t commits; 2 returns",
-    BEGINS_AT_ABORTED: f"t puts K; 2 leaves; t aborts; {GONE}; t puts L; t commits; 2 returns",
+    groups.BEGINS_AT_ABORTED: f"t puts K; 2 leaves; t aborts; {GONE}; t puts L; t commits; 2 returns",
     DELETED_BACK: f"p puts K; 2 leaves; p deletes K; {GONE}; 2 returns",
 }
 
@@ -197,19 +181,19 @@ def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_
 @pytest.mark.parametrize(
     ("truth", "names"),
     [
-        (ModelTruth((Wrote(0, "K", deletes=False),)), [LOST]),
-        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [PENDING_UNSEEN]),
-        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [LOST]),
+        (ModelTruth((Wrote(0, "K", deletes=False),)), [groups.LOST]),
+        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [groups.PENDING_UNSEEN]),
+        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [groups.LOST]),
         (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
     ],
 )
 def test_what_an_empty_replica_lacks(truth: ModelTruth, names: list[str]) -> None:
-    assert list(consequences(Replica(1), truth, drops_pending=True)) == names
+    assert list(groups.consequences(Replica(1), truth, drops_pending=True)) == names
 
 
 def test_a_replica_that_lacks_the_last_commit_repeats() -> None:
     world = cluster("p puts K; 2 leaves; p puts K")
-    assert list(consequences(world.replicas[2], world.truth, drops_pending=True)) == [REPEATS]
+    assert list(groups.consequences(world.replicas[2], world.truth, drops_pending=True)) == [groups.REPEATS]
 
 
 @pytest.mark.parametrize("step", ["p deletes K", "t deletes K", "t writes -K", "p writes -K"])

@@ -1,7 +1,6 @@
-"""Each guarantee on hand-written histories: violations, and similar histories that are legal.
+"""Each guarantee on hand-written histories: violations, and similar histories that are legal; all cases in one job.
 
-A case states of every guarantee that it is about how much was compared and what is broken; all cases are checked in
-one job. Times are of the harness's clock: a record is begun at its ``at_ms``, and the observer looks when a line says.
+Times are of the harness's clock: a record is begun at its ``at_ms``, and the observer looks when a line says.
 """
 
 import json
@@ -10,26 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import literal
 import pytest
-from literal import (
-    Entry,
-    History,
-    Replica,
-    Seen,
-    Txn,
-    abort,
-    absent,
-    appeared,
-    commit,
-    delete,
-    emptied,
-    emptied_marker,
-    put,
-    removed,
-    replica,
-    untied,
-    write_run,
-)
+from literal import Txn, abort, absent, appeared, commit, delete, emptied, emptied_marker, put, removed, replica
 from pyspark.sql import SparkSession
 from test_checkers import by_run
 
@@ -63,20 +45,20 @@ class Case:
     """A history, a guarantee, the number of values that it compares for each replica, and the violations."""
 
     guarantee: str
-    history: History
+    history: literal.History
     compared: dict[int | None, int]
     broken: tuple[Broken, ...] = ()
 
 
 def case(guarantee: str, name: str, compared: dict[int | None, int], *broken: Broken, **history: Any) -> Case:
-    return Case(guarantee, History(name, **history), compared, broken)
+    return Case(guarantee, literal.History(name, **history), compared, broken)
 
 
-def everywhere(*log: Entry, **fields: Any) -> tuple[Replica, ...]:
+def everywhere(*log: literal.Entry, **fields: Any) -> tuple[literal.Replica, ...]:
     return tuple(replica(broker, *log, **fields) for broker in (1, 2))
 
 
-def seen(entry: Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tuple[Seen, ...]:
+def seen(entry: literal.Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tuple[literal.Seen, ...]:
     """What was there at 100 ms, and gone later; ``then``: the replica's fields when it was gone."""
     return appeared(broker, entry), removed(broker, entry, at_ms=gone_at_ms, **then)
 
@@ -289,6 +271,7 @@ LAG_CASES = [
 
 C = commit(1, T1)
 BEGUN = put(0, "K", T1, at_ms=50)
+UNTIED = literal.untied(BEGUN)
 control_case = partial(
     case, CONTROL, settings=RETAINED, wrote=(BEGUN, C, END), after=everywhere(END), seen=seen(C, gone_at_ms=900)
 )
@@ -300,7 +283,7 @@ CONTROL_CASES = [
         after=everywhere(BEGUN, put(1, "L", T1), put(3, "M", T2), commit(4, T2), END),
         seen=seen(commit(2, T1), gone_at_ms=900),
     ),
-    control_case("the remaining batch is not in a transaction any more", {1: 2}, after=everywhere(untied(BEGUN), END)),
+    control_case("the remaining batch is not in a transaction any more", {1: 2}, after=everywhere(UNTIED, END)),
     control_case("lost with the end of the log", {}, wrote=(BEGUN,), after=everywhere(BEGUN), seen=(appeared(1, C),)),
     control_case(
         "a marker went and left its transaction's record", {1: 2},
@@ -362,7 +345,7 @@ Rows = list[Mapping[str, Any]]
 @pytest.fixture(scope="module")
 def guaranteed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
     top = tmp_path_factory.mktemp("guarantees")
-    evidence = load(spark, [write_run(top, case.history) for case in CASES])
+    evidence = load(spark, [literal.write_run(top, case.history) for case in CASES])
     raise_if_damaged(evidence.problems)
     return by_run(collected(guarantees.check(judge(evidence))))
 

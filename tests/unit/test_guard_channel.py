@@ -42,10 +42,10 @@ def pause(topic: str, phase: PausePhase = PausePhase.PAUSING) -> Pause:
     return Pause(topic, phase, "c", {"min.cleanable.dirty.ratio": None}, 1)
 
 
-def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> None:
+def test_what_one_machine_keeps_another_one_reads_and_other_records_are_passed_over(bootstrap: list[Address]) -> None:
     first, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
     assert first.read() == PauseState()
-    create_channel(bootstrap)
+    create_channel(bootstrap, b"x", None, b"{}")
     first.append([entry_of(pause(f"t{number}")) for number in range(1500)])
     assert len(other.read().pauses) == len(first.read().pauses) == 1500
     other.append([entry_of(pause("t7", PausePhase.RELEASED))])
@@ -55,14 +55,6 @@ def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> N
     assert first.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
     for channel in (first, other):
         channel.close()
-
-
-def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -> None:
-    create_channel(bootstrap, b"x", None, b"{}")
-    channel = KafkaChannel(bootstrap, CLOCK)
-    channel.append([entry_of(pause("t"))])
-    assert channel.read().pauses == {"t": pause("t")}
-    channel.close()
 
 
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

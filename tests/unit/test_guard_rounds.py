@@ -43,11 +43,13 @@ def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
     assert started.guard.attempt()
     assert cluster.explicit == {"t": {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}, "u": {}}
     assert started.guard.status.state.pauses["t"].previous == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
+    assert cluster.log_start == 0
     cluster.away.clear()
     for _ in range(2):
         assert started.guard.end() == 0
         assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
     assert started.kinds() == ["leads", "exposed", "paused", "ready", "released"]
+    assert cluster.log_start == len(cluster.log) == 4, "entries of an outage are deleted when it is over"
 
 
 def test_requests_of_a_round_with_a_thousand_topics() -> None:
@@ -74,13 +76,6 @@ def test_a_value_that_was_changed_since_settings_were_read_is_what_is_put_back(o
     assert started.guard.attempt()
     assert cluster.is_paused("t")
     end_outage(cluster, started, own)
-
-
-def test_entries_of_an_outage_are_deleted_when_it_is_over() -> None:
-    cluster, started = paused()
-    assert cluster.log_start == 0
-    end_outage(cluster, started)
-    assert cluster.log_start == len(cluster.log) == 4
 
 
 def test_rounds_follow_fast_while_a_broker_has_just_stopped_answering() -> None:
@@ -170,15 +165,11 @@ def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> Non
     assert [event.topic for event in started.events if event.event == "warning"] == ["other"]
 
 
-def test_a_paused_topic_that_may_no_longer_be_described_stays_paused() -> None:
+def test_a_paused_topic_that_may_no_longer_be_described_stays_paused_and_a_deleted_topic_is_forgotten() -> None:
     cluster, started = paused()
     cluster.hidden.add("t")
     assert not started.guard.attempt()
     assert cluster.is_paused("t")
-
-
-def test_a_deleted_topic_is_forgotten() -> None:
-    cluster, started = paused()
     del cluster.explicit["t"]
     assert started.guard.attempt()
     assert started.guard.status.state.pauses == {}

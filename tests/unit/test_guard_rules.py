@@ -7,29 +7,10 @@ import pytest
 
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
-from harness.protect.guard.cluster import (
-    DIRTY_RATIO,
-    MAX_LAG_MS,
-    MIN_LAG_MS,
-    PAUSE,
-    RETENTION_MS,
-    is_same,
-    united,
-    window_ms,
-)
+from harness.protect.guard import cluster, journal
+from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, PAUSE, RETENTION_MS
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
-from harness.protect.guard.journal import (
-    HOLD,
-    NOTE,
-    UNHOLD,
-    Entry,
-    Pause,
-    PausePhase,
-    PauseState,
-    ReplayedJournal,
-    entry_of,
-    parse_entry,
-)
+from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, PausePhase, PauseState, ReplayedJournal
 
 MAX_LAG = str(2**63 - 1)
 
@@ -61,40 +42,42 @@ def pause(phase: PausePhase = PausePhase.PAUSED, cycle: str = "c", **found: str 
     ],
 )
 def test_values_are_compared_as_numbers(one: str | None, other: str | None, same: bool) -> None:  # noqa: FBT001
-    assert is_same(one, other) is same
+    assert cluster.is_same(one, other) is same
 
 
 def test_the_window_is_the_lag_and_the_retention() -> None:
     lag, retention = ConfigEntry("7", is_explicit=True), ConfigEntry("5", is_explicit=False)
-    assert window_ms({MIN_LAG_MS: lag, RETENTION_MS: retention}) == 12
+    assert cluster.window_ms({cluster.MIN_LAG_MS: lag, RETENTION_MS: retention}) == 12
 
 
 def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:
     states = {("t", 0): PartitionState(1, (1, 3, 2), (1, 3)), ("t", 1): PartitionState(1, (1, 3, 2), (3, 2, 1))}
-    assert united([states]).missing == {(("t", 0), 2)}
+    assert cluster.united([states]).missing == {(("t", 0), 2)}
 
 
 def test_one_broker_that_says_so_is_enough() -> None:
     old, new = ({("t", 0): PartitionState(1, (1, 2), isr)} for isr in ((1, 2), (1,)))
     for answers in ([old, new], [new, old]):
-        view = united(answers)
+        view = cluster.united(answers)
         assert view.exposed == view.topics == {"t"}
 
 
 def test_an_entry_is_read_back() -> None:
-    entry = replace(entry_of(pause()), time_ms=9, writer="host:1")
-    assert parse_entry(entry.to_json().encode()) == Entry("paused", "t", 9, "host:1", {"schema": 1, **entry.content})
+    entry = replace(journal.entry_of(pause()), time_ms=9, writer="host:1")
+    assert journal.parse_entry(entry.to_json().encode()) == Entry(
+        "paused", "t", 9, "host:1", {"schema": 1, **entry.content}
+    )
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"x", b"[]", b"1", b"{}", b'{"kind": 1, "topic": "t", "time_ms": 1, "writer": ""}']
 )
 def test_what_is_no_entry_is_skipped(text: bytes) -> None:
-    assert parse_entry(text) is None
+    assert journal.parse_entry(text) is None
 
 
 def entries(*pauses: Pause) -> list[Entry]:
-    return [entry_of(one) for one in pauses]
+    return [journal.entry_of(one) for one in pauses]
 
 
 def test_a_pause_is_followed_until_it_is_released() -> None:
@@ -176,8 +159,8 @@ def of_pause(phase: PausePhase, cycle: str = "c", topic: str = "t") -> Entry:
 
 def drawn(chance: random.Random) -> Entry:
     topic = chance.choice("tu")
-    kind = chance.choice([*PausePhase, *PausePhase, HOLD, UNHOLD, NOTE])
-    if kind == NOTE:
+    kind = chance.choice([*PausePhase, *PausePhase, HOLD, UNHOLD, journal.NOTE])
+    if kind == journal.NOTE:
         return Entry(kind, "t", 1, "w", {"name": chance.choice("ab"), "value": chance.choice([1, None])})
     if kind in {HOLD, UNHOLD}:
         return Entry(kind, topic, 1, "w", {"by": chance.choice(["repair", "other"])})

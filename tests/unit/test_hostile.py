@@ -5,12 +5,12 @@ What is shown is never raw (`hostile.raise_if_raw`), markup in it is text, and J
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -54,7 +54,6 @@ Capture = pytest.CaptureFixture[str]
 TP = (NAME, 0)
 T1, T2 = (Txn(5, f"{HOSTILE}/{number}") for number in (1, 2))
 END = put(9, "end")
-EPOCHS = {0: 0}
 
 
 def checked(text: str) -> str:
@@ -63,24 +62,14 @@ def checked(text: str) -> str:
     return text
 
 
-# --- audit disk ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("output", [TEXT, JSON])
 def test_audit_disk(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, output: str
 ) -> None:
-    write_copies(
-        tmp_path,
-        copy(1, delete(1, HOSTILE), put(2, "s", T1), commit(3, T1), END, epochs=EPOCHS),
-        copy(2, replace(put(0, HOSTILE), value=HOSTILE), put(2, "s", T1), END, epochs=EPOCHS),
-    )
-
-    @contextmanager
-    def the_same(*_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(judge_copies, "session_of", the_same)
+    first = (delete(1, HOSTILE), put(2, "s", T1), commit(3, T1), END)
+    second = (replace(put(0, HOSTILE), value=HOSTILE), put(2, "s", T1), END)
+    write_copies(tmp_path, copy(1, *first, epochs={0: 0}), copy(2, *second, epochs={0: 0}))
+    monkeypatch.setattr(judge_copies, "session_of", lambda *_: nullcontext(spark))
     monkeypatch.chdir(tmp_path)
     arguments = ["audit", "disk", "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", output]
     assert commands.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY
@@ -92,9 +81,6 @@ def test_audit_disk(
     else:
         assert "deleted key \\x00\\x07\\x1b]0;mine\\x07\\x1b[2J\\u009b31m" in text
         assert "transaction \\x00\\x07\\x1b]0;mine" in text
-
-
-# --- run, check ---------------------------------------------------------------------------------------------------
 
 
 def test_what_checkers_say_of_runs(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,15 +137,8 @@ def test_run_and_check(tmp_path: Path, capsys: Capture, output: str) -> None:
     else:
         assert captured.out.count(LITERAL) >= 6
         assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in captured.out
-
-
-def test_progress(capsys: Capture) -> None:
-    progress = ConsoleProgress()
-    progress.stage(HOSTILE)
-    assert LITERAL in checked(capsys.readouterr().err)
-
-
-# --- audit live, audit exposure -----------------------------------------------------------------------------------
+        ConsoleProgress().stage(HOSTILE)
+        assert LITERAL in checked(capsys.readouterr().err)
 
 
 WORD = TransactionDescription(1, HOSTILE, "CompleteCommit", 7, 3, 0, frozenset({TP}), timeout_ms=1)
@@ -200,18 +179,11 @@ def test_audits_of_a_cluster(capsys: Capture, command: tuple[str, ...], code: in
         assert re.search(r"note:? +\\x00\\x07", captured.out)
 
 
-# --- nightly ------------------------------------------------------------------------------------------------------
-
-
 def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     plan = plan_of(nemeses=["kill", "none"])
     result = ScenarioResult("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
-    attempts = [
-        failed(0, why=HOSTILE),
-        replace(ended(0, 2, result), strays=(HOSTILE,), run_dir=HOSTILE),
-        failed(1, why=HOSTILE),
-        failed(1, 2, why=HOSTILE),
-    ]
+    stray = replace(ended(0, 2, result), strays=(HOSTILE,), run_dir=HOSTILE)
+    attempts = [failed(0, why=HOSTILE), stray, failed(1, why=HOSTILE), failed(1, 2, why=HOSTILE)]
     plan = replace(plan, details={**plan.details, "command": HOSTILE})
     results = results_of(plan, attempts)
     show_night(stdout(), results, [HOSTILE])
@@ -224,9 +196,6 @@ def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     assert sum(LITERAL in text for text in texts) >= 4
     assert sum("<script>alert(1)</script> ]]>" in text for text in texts) >= 4
     assert summary(plan, results, [HOSTILE])["strays"] == [HOSTILE]
-
-
-# --- report, serve ------------------------------------------------------------------------------------------------
 
 
 def shows_no_markup(page: str) -> None:
@@ -242,9 +211,8 @@ def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, c
     manifest |= {"target": {"name": HOSTILE, "version": HOSTILE}, "anomaly": HOSTILE}
     folder = RunFolder(path)
     folder.write_json(folder.manifest_path, manifest)
-    other = write_run(
-        tmp_path, History("other", wrote=(put(0, HOSTILE, T1),), after=(replica(1, put(0, HOSTILE, T1)),))
-    )
+    data = put(0, HOSTILE, T1)
+    other = write_run(tmp_path, History("other", wrote=(data,), after=(replica(1, data),)))
     lines = [json.loads(line) for line in other.history_path.read_text().splitlines()]
     # TeX markup must not become a formula.
     events = [{**line, "process": HOSTILE.replace(".", ""), "topic": "t"} for line in lines]
@@ -267,9 +235,8 @@ def test_nights_and_differences_between_runs(tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "site"
     for day in (1, 2):
         stored(results, day, ANOMALY, nemesis=HOSTILE, client=HOSTILE, seed=f"{HOSTILE}{day}")
-    write_night(
-        results, "nightly/one", HOSTILE, version=HOSTILE, expected=HOSTILE, status=HOSTILE, why=HOSTILE, flaky=[HOSTILE]
-    )
+    texts = dict.fromkeys(("version", "expected", "status", "why"), HOSTILE)
+    write_night(results, "nightly/one", HOSTILE, **texts, flaky=[HOSTILE])
     write_site(results, out, ConsoleProgress().stage)
     (night,), (difference,) = ((out / folder).rglob("*.html") for folder in ("nights", "differences"))
     for page in (night, difference, out / "index.html"):
@@ -282,9 +249,6 @@ def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
     shows_no_markup(index_page(replace(read_contents(tmp_path), left_out=[HOSTILE]), (), [running], update_s=2))
 
 
-# --- explore, conform ---------------------------------------------------------------------------------------------
-
-
 def test_explore_and_conform(capsys: Capture) -> None:
     case = {"case": HOSTILE, "states": 1, "transitions": 1, "depth": 1, "verdict": ANOMALY}
     ways: Any = {HOSTILE: (SimpleNamespace(), (HOSTILE,))}
@@ -293,9 +257,6 @@ def test_explore_and_conform(capsys: Capture) -> None:
         show_walks(content, ways, of_each_case=of_each_case)
     show_conformance([], HOSTILE, UNKNOWN)
     assert checked(capsys.readouterr().out).count(LITERAL) >= 8
-
-
-# --- errors and warnings of all commands --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,9 +288,6 @@ def test_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
 def test_what_brokers_logged_is_quoted_in_lines_that_are_no_messages(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise HarnessError(f"broker 1 ended:\n{HOSTILE}")
-
-    monkeypatch.setattr(commands, "main", fail)
+    monkeypatch.setattr(commands, "main", Mock(side_effect=HarnessError(f"broker 1 ended:\n{HOSTILE}")))
     assert exit_code(monkeypatch, "targets") != 0
     assert LITERAL in checked(capsys.readouterr().err)

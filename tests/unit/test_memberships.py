@@ -29,9 +29,7 @@ OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")
 KEY = encode_group_key("g")
 NOWHERE: Any = str
-
-
-# Which targets have which scenarios
+NOBODY: Any = None
 
 
 @pytest.mark.parametrize(
@@ -41,9 +39,6 @@ NOWHERE: Any = str
 def test_scenarios_need_the_group_protocols_of_the_target(target: str, missing: set[str]) -> None:
     names = {scenario.name for scenario in scenarios_for("all", find_target(target).group_protocols)}
     assert {scenario.name for scenario in GROUP_SCENARIOS} - names == missing
-
-
-# A group that changes its type
 
 
 @dataclass
@@ -95,10 +90,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
 
 
 def producer_of(members: FakeMembers) -> CoordinatorProducer:
-    def never(*_: Any) -> None:
-        raise NotImplementedError
-
-    coordinators = Coordinators(never, members.batches, never, never, never, TickingClock())
+    coordinators = Coordinators(NOBODY, members.batches, NOBODY, NOBODY, NOBODY, TickingClock())
     return memberships_producer(members, coordinators, {OFFSETS: GROUP})  # type: ignore[arg-type]
 
 
@@ -133,9 +125,6 @@ def test_what_a_scenario_writes_depends_on_its_kind() -> None:
     assert groups_of(test)[OFFSETS].topic == "group-upgraded-input"
 
 
-# An offset that expires
-
-
 @pytest.mark.parametrize(("retention_ms", "version"), [(None, 7), (1, 4)])
 def test_a_commit_has_a_retention_of_its_own_only_in_older_versions(retention_ms: int | None, version: int) -> None:
     message: Any = commit_offsets("g", {("in", 0): 10}, retention_ms=retention_ms).message
@@ -166,63 +155,36 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
     cluster: Any = SimpleNamespace(
         wait=wait, states=lambda: {place: SimpleNamespace(leader=1)}, runtime=SimpleNamespace(address=lambda _: "1")
     )
-    history: Any = None
-    library: Any = None
     group = groups_of(test)[place]
-    GroupWorkload(test, cluster, library, history).expire(group.name, group.inputs[0])
+    GroupWorkload(test, cluster, NOBODY, NOBODY).expire(group.name, group.inputs[0])
     assert tries == [(group.name, "group-expired-input", 1)] * 2
-
-
-# Who coordinates
 
 
 def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five brokers, only brokers that were down have every partition."""
-    asked: list[dict[TopicPartition, int]] = []
-    needed: list[dict[str, float]] = []
+    asked, needed, led = list[dict[TopicPartition, int]](), [], list[dict[TopicPartition, tuple[int, ...]]]()
 
-    def observe(
-        _reader: GroupReader, coordinators: dict[Group, int], *, needed_s: dict[str, float], **_: object
-    ) -> dict[str, float]:
+    def observe(_: GroupReader, coordinators: dict[Group, int], *, needed_s: Any, **_more: object) -> dict[str, float]:
         asked.append({group.partition: broker for group, broker in coordinators.items()})
         needed.append(needed_s)
         return {"classic": float(len(asked))}
 
-    led: list[dict[TopicPartition, tuple[int, ...]]] = []
     monkeypatch.setattr(GroupReader, "ask", observe)
     monkeypatch.setattr(GroupReader, "consume", observe)
     test = plan_run(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
-    runtime: Any = SimpleNamespace(address=NOWHERE)
     cluster: Any = SimpleNamespace(
-        absent=test.placement.absent, replicas=test.replicas, runtime=runtime, clock=TickingClock(), settle_s=1.0,
-        lead=led.append,
+        absent=test.placement.absent, replicas=test.replicas, runtime=SimpleNamespace(address=NOWHERE),
+        clock=TickingClock(), settle_s=1.0, lead=led.append,
     )  # fmt: skip
     library: Any = SimpleNamespace(groups=None)
-    history: Any = None
     monkeypatch.setattr(GroupWorkload, "_client", None)
-    GroupWorkload(test, cluster, library, history).observe()
+    GroupWorkload(test, cluster, library, NOBODY).observe()
     assert asked[0] == {("__consumer_offsets", n): (1, 4, 5)[n % 3] for n in range(6)}
     assert [set(one.values()) for one in asked[1:3]] == [{2}, {3}]
     assert asked[3:] == asked[:3], "offsets are fetched from all before anyone joins"
     assert needed == [{}, {"classic": 1.0}, {"classic": 1.0}, {}, {"classic": 4.0}, {"classic": 4.0}]
     assert all(set(order) == set(test.replicas[tp]) for orders in led for tp, order in orders.items())
     assert [{tp: order[0] for tp, order in orders.items()} for orders in led] == asked
-
-
-# A broker that cannot load a group's partition
-
-
-@dataclass
-class FakeHistory:
-    """Records the completed events."""
-
-    completed: list[dict[str, Any]] = field(default_factory=list)
-
-    def invoke(self, **fields: Any) -> dict[str, Any]:
-        return fields
-
-    def complete(self, kind: str, event: dict[str, Any], **fields: Any) -> None:
-        self.completed.append({**event, **fields, "type": kind})
 
 
 def observed(
@@ -235,15 +197,18 @@ def observed(
             raise ConnectionRefusedError
         return next(rest, answers[-1])
 
-    rest = iter(answers)
+    def complete(kind: str, event: dict[str, Any], **fields: Any) -> None:
+        completed.append({**event, **fields, "type": kind})
+
+    rest, completed = iter(answers), list[dict[str, Any]]()
     monkeypatch.setattr("workloads.group_consumers.connection.ask", ask)
-    history: Any = FakeHistory()
+    history: Any = SimpleNamespace(invoke=dict, complete=complete)
     member = SimpleNamespace(poll=lambda _timeout_s: [], close=lambda: None)
     library: Any = SimpleNamespace(consumer=lambda *_: member)
     reader = GroupReader(library, history, TickingClock(), "after", NOWHERE, 30.0)
     reader.ask({GROUP: 2}, needed_s)
     reader.consume({GROUP: 2}, ("consumer",), needed_s)
-    return list(history.completed)
+    return completed
 
 
 NOTHING = "got no record at all within 4 s (the broker answers NotCoordinatorError)"
@@ -255,19 +220,15 @@ NEEDED_S = {"fetch offsets": 0.2, "consumer": 0.5}
 
 def test_a_broker_that_never_coordinates_a_group_is_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
     events = observed(monkeypatch, [NO_COORDINATOR], NEEDED_S)
-    assert [(one["f"], one.get("answer")) for one in events] == [
-        ("fetch offsets", "NotCoordinatorError"), ("fetch offsets", "NotCoordinatorError"), ("consume", None),
-    ]  # fmt: skip
+    refused = ("fetch offsets", "NotCoordinatorError")
+    assert [(one["f"], one.get("answer")) for one in events] == [refused, refused, ("consume", None)]
     there = {"type": "ok", "topic": OFFSETS[0], "partition": OFFSETS[1], "broker": 1, "group": "g", "input": "in"}
     events += [
         {**there, "f": "fetch offsets", "stable": True, "offsets": {}, "answer": None},
         {**there, "f": "consume", "protocol": "consumer", "first": {"0": 0, "1": 0}, "within_s": 30.0},
     ]
-    assert group_consequences(events, [2]) == {
-        (OFFSETS, 2): [
-            f"while broker 2 leads the partition of group g, a consumer (consumer protocol) {NOTHING}; {BEGINS}"
-        ]
-    }
+    who = "while broker 2 leads the partition of group g, a consumer (consumer protocol)"
+    assert group_consequences(events, [2]) == {(OFFSETS, 2): [f"{who} {NOTHING}; {BEGINS}"]}
 
 
 def test_a_broker_that_coordinates_after_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,11 +236,10 @@ def test_a_broker_that_coordinates_after_a_while_is_asked_again(monkeypatch: pyt
     assert [(one["offsets"], one["answer"]) for one in events[:2]] == [({"0": 10}, None)] * 2
 
 
-def test_a_broker_that_was_never_away_has_to_coordinate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_was_never_away_has_to_coordinate_and_every_broker_to_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(HarnessError, match="broker 2 leads the partition of group g, and says NotCoordinatorError"):
         observed(monkeypatch, [NO_COORDINATOR], {})
-
-
-def test_a_broker_without_any_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitTimeoutError):
         observed(monkeypatch, [], NEEDED_S)

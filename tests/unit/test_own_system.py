@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from harness.targets import YOUR_OWN, find_target
 from harness.targets.own import Abilities, BrokerRecipe, SystemFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "systems"
+Capture = pytest.CaptureFixture[str]
 BOUND_S = 20.0
 MINIMAL = 'name = "x"\n[broker]\ncommand = ["run", "{id}"]\n[supports]\ntransactions = true\n'
 
@@ -83,24 +85,19 @@ def test_a_wrong_file_is_one_error_with_file_and_key(change: tuple[str, str], sa
     ],
 )
 def test_what_a_system_does_not_support_is_rejected_before_anything_starts(
-    options: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert exit_code(monkeypatch, "run", "--target", str(EXAMPLES / "tansu.toml"), *options) == 254
-    assert says in capsys.readouterr().err
+    assert says in capfd.readouterr().err
     assert not (tmp_path / "results").exists()
 
 
 def test_each_missing_ability_is_named(tmp_path: Path) -> None:
     text = MINIMAL + 'brokers = 3\nadministration = true\ntimers = ["*.ms"]\n'
     stored(tmp_path, text)
-    with pytest.raises(
-        UsageError, match=r"need: end_transactions, replica_fetch, kafka_logs, timers min.cleanable.dirty.ratio \("
-    ):
+    lacking = r"need: end_transactions, replica_fetch, kafka_logs, timers min.cleanable.dirty.ratio \("
+    with pytest.raises(UsageError, match=lacking):
         plan_run(RunOptions(str(tmp_path / "system.toml"), "stuck-lso"))
     stored(tmp_path, text.replace("transactions = true", ""))
     with pytest.raises(UsageError, match=r"does not support transactions"):
@@ -139,23 +136,21 @@ def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
 def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(
     runtime: Callable[[str], LocalRuntime], tmp_path: Path
 ) -> None:
-    subject = runtime(SCRIPT.replace("^up {id}", "^up"))
+    subject, wait = runtime(SCRIPT.replace("^up {id}", "^up")), partial(RealClock().wait_until, timeout_s=BOUND_S)
     own = subject.own
     assert own is not None
     with closing(subject):
         subject.start_cluster()
-        RealClock().wait_until(lambda: own.ready() == {1, 2}, BOUND_S, "both brokers")
+        wait(lambda: own.ready() == {1, 2}, description="both brokers")
         log = subject.spec.log_path(2)
         ports = [own.ports[broker]["extra"] for broker in (1, 2)]
         assert log.read_text() == f"up 2 of-2 1@{ports[0]},2@{ports[1]} {ports[1]}\n"
-        RealClock().wait_until(
-            lambda: len(leftovers.processes_of("own-run")) == 4, BOUND_S, "each broker and its child"
-        )
+        wait(lambda: len(leftovers.processes_of("own-run")) == 4, description="each broker and its child")
         subject.stop(2)
-        RealClock().wait_until(lambda: log.read_text().endswith("bye\n"), BOUND_S, "the signal of the file")
+        wait(lambda: log.read_text().endswith("bye\n"), description="the signal of the file")
         subject.start(2)
-        RealClock().wait_until(lambda: log.read_text().count("up 2") == 2, BOUND_S, "the second start")
-    RealClock().wait_until(lambda: not leftovers.processes_of("own-run"), BOUND_S, "the end of the children")
+        wait(lambda: log.read_text().count("up 2") == 2, description="the second start")
+    wait(lambda: not leftovers.processes_of("own-run"), description="the end of the children")
     home = tmp_path / "work" / "broker-2"
     assert (home / "data" / "prepared").read_text() == f"{own.cluster_id}\n"
     assert (home / "config").read_text() == f"at {subject.address(2)}\nset a.b to 1\nother: 2 {{ x: 1 }}"
