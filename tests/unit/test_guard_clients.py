@@ -1,6 +1,6 @@
 """The guard's requests: which broker is asked, what an answer means, and what a broker that is silent costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +24,8 @@ BROKERS = {number: Address("b", number) for number in (1, 2, 3)}
 class Brokers:
     """Three brokers; ``down`` refuse connections, ``frozen`` do not answer, ``stale`` have an old ISR."""
 
-    def __init__(self) -> None:
-        self.down: set[int] = set()
-        self.frozen: set[int] = set()
-        self.stale: set[int] = set()
-        self.cut: set[int] = set()
+    def __init__(self, down: Collection[int] = ()) -> None:
+        self.down, self.frozen, self.stale, self.cut = set(down), set[int](), set[int](), set[int]()
         self.isr = [1, 2, 3]
         self.asked: list[tuple[int, Any]] = []
 
@@ -58,10 +55,8 @@ class Brokers:
         isr = [1, 2, 3] if broker in self.stale else self.isr
         partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
         brokers = [{"node_id": number, "host": "b", "port": number} for number in BROKERS]
-        topics = [
-            {"name": "t", "error_code": 0, "partitions": [partition]},
-            {"name": "secret", "error_code": 29, "partitions": []},
-        ]
+        of_topics = (("t", 0, [partition]), ("secret", 29, []))
+        topics = [{"name": name, "error_code": code, "partitions": parts} for name, code, parts in of_topics]
         return message(MetadataResponse, 8, brokers=brokers, topics=topics)
 
     def configs(self, _broker: int, request: Any) -> Any:
@@ -89,20 +84,13 @@ def started(brokers: Brokers, clock: BoundedClock | None = None) -> LiveCluster:
     return LiveCluster([BROKERS[1]], clock or BoundedClock(now=1.0), brokers.dial)
 
 
-def test_several_brokers_are_asked_in_each_round() -> None:
+@pytest.mark.parametrize("stale", [1, 2, 3])
+def test_every_broker_is_asked_and_old_metadata_do_not_hide_what_the_others_see(stale: int) -> None:
     brokers = Brokers()
     cluster = started(brokers)
     brokers.asked.clear()
-    view = cluster.view()
+    assert not cluster.view().exposed
     assert sorted(brokers.asked_for("Metadata")) == [1, 2, 3]
-    assert view.topics == {"t"}
-    assert not view.exposed
-
-
-@pytest.mark.parametrize("stale", [1, 2, 3])
-def test_a_broker_with_old_metadata_does_not_hide_what_the_others_see(stale: int) -> None:
-    brokers = Brokers()
-    cluster = started(brokers)
     brokers.isr, brokers.stale = [1, 3], {stale}
     view = cluster.view()
     assert view.missing == {(("t", 0), 2)}
@@ -155,13 +143,8 @@ def test_where_no_broker_answers_the_round_fails() -> None:
         cluster.settings(["t"])
     brokers.down = {1, 3}
     assert cluster.view().topics == {"t"}
-
-
-def test_where_no_broker_answers_at_the_start_the_servers_are_wrong() -> None:
-    brokers = Brokers()
-    brokers.down = {1, 2, 3}
     with pytest.raises(UsageError, match="--bootstrap-server: no broker answers"):
-        started(brokers)
+        started(Brokers(down=BROKERS))
 
 
 def test_settings_are_a_topics_own_or_inherited_and_errors_are_by_topic() -> None:
@@ -192,11 +175,10 @@ def test_a_named_topic_has_to_be_there_and_a_pattern_not() -> None:
 class FakeMember:
     """A consumer whose group gives it ``assigned``."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Any = None) -> None:
         self.assigned: list[str] = []
         self.paused: list[list[str]] = []
-        self.error: Any = None
-        self.closed = False
+        self.error, self.closed = error, False
 
     def subscribe(self, topics: list[str]) -> None:
         assert topics == ["compaction-guard"]
@@ -221,7 +203,7 @@ def test_who_is_assigned_the_partition_leads() -> None:
     leadership = GroupLeadership([BROKERS[1]], member)
     assert not leadership.leads()
     member.assigned = ["compaction-guard-0"]
-    assert [leadership.leads() for _ in range(3)] == [True] * 3
+    assert all(leadership.leads() for _ in range(3))
     assert member.paused == [member.assigned], "nothing is fetched"
     member.assigned = []
     assert not leadership.leads()
@@ -230,9 +212,8 @@ def test_who_is_assigned_the_partition_leads() -> None:
 
 
 def test_an_error_of_the_group_is_kept_or_raised() -> None:
-    member = FakeMember()
+    member = FakeMember(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
     leadership = GroupLeadership([BROKERS[1]], member)
-    member.error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
     assert not leadership.leads()
     assert "Group authorization failed" in str(leadership.error)
     member.error = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))

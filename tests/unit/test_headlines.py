@@ -11,6 +11,9 @@ from harness.report.headlines import _SENTENCES, headline, worst_number
 from harness.schedules.catalog import Anomaly
 
 VISIBLE, LATENT = "visible", "latent"
+STUCK = "broker 2 will never deliver t-0 past offset 5 to read_committed consumers"
+ALIVE = "broker 2 still serves deleted key K of t-0: the value at offset 5"
+HIDES = "broker 2 hides %s of t-0, from offset 5"
 
 
 def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
@@ -20,17 +23,11 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
 @pytest.mark.parametrize(
     ("described", "sentence"),
     [
-        (
-            finding("stuck-lso", witness={"high_watermark_here": 56}),
-            "broker 2 will never deliver t-0 past offset 5 to read_committed consumers; up to 51 records are invisible",
-        ),
-        (finding("stuck-lso"), "broker 2 will never deliver t-0 past offset 5 to read_committed consumers"),
+        (finding("stuck-lso", witness={"high_watermark_here": 56}), f"{STUCK}; up to 51 records are invisible"),
+        (finding("stuck-lso"), STUCK),
         (
             finding("hanging-transaction"),
-            (
-                "no broker will ever deliver t-0 past offset 5 to read_committed consumers: a transaction is open on "
-                "every replica"
-            ),
+            f"{STUCK.replace('broker 2 will never', 'no broker will ever')}: a transaction is open on every replica",
         ),
         (
             finding("aborted-to-committed", witness={"records": 2}),
@@ -42,29 +39,23 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
         ),
         (
             finding("tombstone-divergence", witness={"deleted_at": 10, "alive_here_at": 5}),
-            "broker 2 still serves deleted key K of t-0: the value at offset 5, deleted at offset 10",
+            f"{ALIVE}, deleted at offset 10",
         ),
         (
             finding("tombstone-divergence", witness={"removed_by_broker": 1}),
-            "broker 2 still serves deleted key K of t-0: the value at offset 5, which other replicas have removed",
+            f"{ALIVE}, which other replicas have removed",
         ),
         (
             finding("committed-to-aborted", witness={"records": 1, "alive_here_at": 4}),
-            (
-                "broker 2 hides 1 committed record of t-0, from offset 5: consumers of key K get the older value at "
-                "offset 4"
-            ),
+            f"{HIDES % '1 committed record'}: consumers of key K get the older value at offset 4",
         ),
         (
             finding("committed-to-aborted", witness={"records": 2}, key=None),
-            (
-                "broker 2 hides 2 committed records of t-0, from offset 5: consumers of a record without a key do not "
-                "get its last value"
-            ),
+            f"{HIDES % '2 committed records'}: consumers of a record without a key do not get its last value",
         ),
         (
             finding("committed-to-aborted", LATENT, witness={"records": 2}),
-            "broker 2 hides 2 committed records of t-0, from offset 5; later records supersede them",
+            f"{HIDES % '2 committed records'}; later records supersede them",
         ),
         (
             finding("committed-to-aborted", LATENT, witness={"evidence": ["span"]}),
@@ -101,11 +92,8 @@ def test_a_key_is_escaped(key: dict[str, str], text: str) -> None:
 
 
 def test_a_decoded_record_is_shown_as_such() -> None:
-    described = finding(
-        "tombstone-divergence",
-        key={"text": "\0\1"},
-        record={"topic_kind": "k", "text": "group g, data-0", "key": {"group": "g"}},
-    )
+    record = {"topic_kind": "k", "text": "group g, data-0", "key": {"group": "g"}}
+    described = finding("tombstone-divergence", key={"text": "\0\1"}, record=record)
     assert "still serves deleted group g, data-0 of t-0" in headline(described)
     undecoded = finding("tombstone-divergence", record={"topic_kind": "k", "text": "key K", "note": "unknown"})
     assert "deleted key K of t-0" in headline(undecoded)

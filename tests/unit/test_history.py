@@ -41,24 +41,17 @@ def resumed(path: Path) -> closing[History]:
     return closing(History(path, TickingClock(), resumed=True))
 
 
-def test_index_and_operation_go_on(path: Path) -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_index_and_operation_go_on_and_a_line_that_was_being_written_is_cut_off(path: Path, *, is_cut: bool) -> None:
     written = lines(path)
+    if is_cut:
+        append_half_a_line(path)
     with resumed(path) as history:
         assert history.past == written
-        event = history.invoke(f="poll", part="reader")
-        history.complete("ok", event)
+        history.complete("ok", history.invoke(f="poll", part="reader"))
     assert lines(path)[:-2] == written
     assert [line["index"] for line in lines(path)] == list(range(len(written) + 2))
     assert [line["op"] for line in lines(path)][-4:] == [4, 5, 6, 6]
-
-
-def test_a_line_that_was_being_written_is_cut_off(path: Path) -> None:
-    written = lines(path)
-    append_half_a_line(path)
-    with resumed(path) as history:
-        assert history.past == written
-        history.invoke(f="poll", part="reader")
-    assert lines(path)[-1]["index"] == len(written)
 
 
 def test_nothing_but_half_a_line_is_no_history(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ def client(references: Iterable[str], registry: Iterable[str] = ()) -> Any:
         ([OFFICIAL, "mine:1"], "mine:1", "mine:1"),
         ([OFFICIAL], "mine:1", None),
     ],
-    ids=["the official one", "one built here", "none", "a chosen one", "a chosen one that is missing"],
 )
 def test_a_local_image_is_found(references: list[str], requested: str | None, expected: str | None) -> None:
     image = images.find(client(references), TARGET, requested)

@@ -102,46 +102,30 @@ def lose(path: Path, *names: str) -> None:
         (shutil.rmtree if (path / name).is_dir() else os.unlink)(path / name)
 
 
-def put_a_folder_in_place(path: Path) -> None:
-    (path / SEGMENT).unlink()
-    (path / SEGMENT).mkdir()
+SIZE, OTHER = len(encode(LOG)), "has other content than the run wrote"
+NO_FETCHED, NO_OBSERVATIONS = "fetched is missing (6 files)", "observations.jsonl is missing"
+ADDED = SEGMENT.replace(f"{0:020}", f"{9:020}")
+DAMAGES: list[tuple[Callable[[Path], object], list[str]]] = [
+    (lambda path: lose(path, "fetched"), [NO_FETCHED]),
+    (lambda path: lose(path, "observations.jsonl"), [NO_OBSERVATIONS]),
+    (lambda path: lose(path, "fetched", "observations.jsonl"), [NO_FETCHED, NO_OBSERVATIONS]),
+    (lambda path: lose(path, SEGMENT), [f"{SEGMENT} is missing"]),
+    (lambda path: (lose(path, SEGMENT), (path / SEGMENT).mkdir()), [f"{SEGMENT} is missing"]),
+    (lambda path: os.truncate(path / SEGMENT, 10), [f"{SEGMENT} has 10 bytes, not the {SIZE} that the run wrote"]),
+    (lambda path: shutil.copy(path / SEGMENT, path / ADDED), [f"{ADDED} was not written by the run"]),
+    (lambda path: change(path / SEGMENT), [f"{SEGMENT} {OTHER}"]),
+    (lambda path: change(path / SERVED / "state.json"), [f"{SERVED}/state.json {OTHER}"]),
+    (lambda path: change(path / "history.jsonl"), [f"history.jsonl {OTHER}"]),
+]
 
 
-def other_content(name: str) -> tuple[Callable[[Path], object], list[str]]:
-    return lambda path: change(path / name), [f"{name} has other content than the run wrote"]
-
-
-DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-    "no fetched": (lambda path: lose(path, "fetched"), ["fetched is missing (6 files)"]),
-    "no observations": (lambda path: lose(path, "observations.jsonl"), ["observations.jsonl is missing"]),
-    "neither": (
-        lambda path: lose(path, "fetched", "observations.jsonl"),
-        ["fetched is missing (6 files)", "observations.jsonl is missing"],
-    ),
-    "no segment": (lambda path: lose(path, SEGMENT), [f"{SEGMENT} is missing"]),
-    "a folder for a segment": (put_a_folder_in_place, [f"{SEGMENT} is missing"]),
-    "a cut segment": (
-        lambda path: os.truncate(path / SEGMENT, 10),
-        [f"{SEGMENT} has 10 bytes, not the {len(encode(LOG))} that the run wrote"],
-    ),
-    "another segment": (
-        lambda path: shutil.copy(path / SEGMENT, (path / SEGMENT).with_name(f"{9:020}.log")),
-        [f"brokers/2/{AFTER_REJOIN}/t-0/{9:020}.log was not written by the run"],
-    ),
-    "a garbled segment": other_content(SEGMENT),
-    "a garbled answer": other_content(f"{SERVED}/state.json"),
-    "a garbled history": other_content("history.jsonl"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_what_differs_is_named(ended: Manifest, name: str) -> None:
-    damage, named = DAMAGES[name]
+@pytest.mark.parametrize(("damage", "named"), DAMAGES, ids=["; ".join(named) for _, named in DAMAGES])
+def test_what_differs_is_named(ended: Manifest, damage: Callable[[Path], object], named: list[str]) -> None:
     damage(ended.folder.path)
     assert refusal(ended) == (
         f"the run folder is damaged: {ended.folder.path}: {'; '.join(named)}; `harness check --partial` judges the rest"
     )
-    if "history" not in name:
+    if "history" not in named[0]:
         assert [str(one) for one in differences(ended)] == named
 
 
@@ -275,5 +259,5 @@ def test_a_former_verdict_is_kept_where_it_differs(tmp_path: Path) -> None:
         assert json.loads((tmp_path / name).read_text()) == {"verdict": "anomaly"}
     folder.verdict_path.write_text('{"verd')
     kept = folder.keep_former_verdict({"verdict": "unknown"})
-    assert kept is not None
+    assert kept
     assert kept.read_text() == '{"verd'

@@ -68,36 +68,34 @@ def test_fetches_once(cache: Path) -> None:
     assert steps == [(1, 2), (2, 2)]
 
 
-@pytest.mark.parametrize("damage", [b"", b"the first", None])
-def test_a_damaged_jar_is_fetched_again(cache: Path, damage: bytes | None) -> None:
+JAR, MARKER = "org.a--one--1.0.jar", "complete.json"
+CUTS, TEXTS = (None, b"", b"the first"), (b"", b"[]", b'{"lock": 1}', b"{")
+DAMAGES = [*((JAR, cut) for cut in CUTS), *((MARKER, text) for text in TEXTS)]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES)
+def test_a_damaged_jar_is_fetched_again_and_a_damaged_marker_is_ignored(
+    cache: Path, name: str, damage: bytes | None
+) -> None:
     repository = Repository(CONTENTS)
-    jar = materialise(DIGESTS, cache, repository).directory / "org.a--one--1.0.jar"
-    jar.unlink() if damage is None else jar.write_bytes(damage)
+    file = materialise(DIGESTS, cache, repository).directory / name
+    file.unlink() if damage is None else file.write_bytes(damage)
     assert_complete(materialise(DIGESTS, cache, repository))
     assert repository.fetches == 2
 
 
 def test_damage_of_the_same_size_is_found_by_verify(cache: Path) -> None:
     repository = Repository(CONTENTS)
-    (materialise(DIGESTS, cache, repository).directory / "org.a--one--1.0.jar").write_bytes(b"THE FIRST JAR")
+    (materialise(DIGESTS, cache, repository).directory / JAR).write_bytes(b"THE FIRST JAR")
     for verify, fetches in ((False, 1), (True, 2)):
         jar_set = materialise(DIGESTS, cache, repository, verify=verify)
         assert repository.fetches == fetches
     assert_complete(jar_set)
 
 
-@pytest.mark.parametrize("marker", ["", "[]", '{"lock": 1}', "{"])
-def test_a_damaged_marker_is_ignored(cache: Path, marker: str) -> None:
-    repository = Repository(CONTENTS)
-    (materialise(DIGESTS, cache, repository).directory / "complete.json").write_text(marker)
-    assert_complete(materialise(DIGESTS, cache, repository))
-    assert repository.fetches == 2
-
-
 def test_a_new_lock_is_another_set(cache: Path) -> None:
     repository = Repository(CONTENTS)
-    first = dict([next(iter(DIGESTS.items()))])
-    materialise(first, cache, repository)
+    materialise(dict(list(DIGESTS.items())[:1]), cache, repository)
     assert_complete(materialise(DIGESTS, cache, repository))
 
 
@@ -127,6 +125,12 @@ def test_concurrent_fetches_both_succeed(cache: Path) -> None:
     assert repository.fetches == 2
 
 
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot be written \(Not a directory\).*COMPACTION_HARNESS_CACHE"):
+        materialise(DIGESTS, tmp_path / "file" / "0.0.1", Repository(CONTENTS))
+
+
 def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
     dead, living = cache.parent / ".fetching-dead", cache.parent / ".fetching-living"
     for folder in (dead, living):
@@ -135,12 +139,6 @@ def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
     materialise(DIGESTS, cache, Repository(CONTENTS))
     assert not dead.exists()
     assert living.exists()
-
-
-def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"cannot be written \(Not a directory\).*COMPACTION_HARNESS_CACHE"):
-        materialise(DIGESTS, tmp_path / "file" / "0.0.1", Repository(CONTENTS))
 
 
 def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,15 +178,12 @@ def fake_ivy(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Non
     monkeypatch.setenv("PATH", str(folder))
 
 
-def test_unreachable_repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_and_silent_repositories(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ivy(tmp_path, monkeypatch, f"print({UNREACHABLE_LOG!r}); sys.exit(1)")
     with pytest.raises(UsageError, match=r"cannot be fetched: Server access .*COMPACTION_HARNESS_MAVEN_ROOT") as e:
         materialise(DIGESTS, cache, fetch_locked)
     assert e.value.exit_code == EXIT_USAGE
     assert "\n" not in str(e.value)
-
-
-def test_silent_repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.targets.lock._SILENCE_LIMIT_S", 0.2)
     fake_ivy(tmp_path, monkeypatch, "time.sleep(60)")
     with pytest.raises(UsageError, match="sent nothing for"):

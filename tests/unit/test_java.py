@@ -35,22 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def test_java_on_path(folder: Path) -> None:
-    java = write_java(folder, "17.0.9")
+def test_java_home_comes_before_java_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, java = write_java(folder.parent / "home" / "bin", "21.0.2"), write_java(folder, "17.0.9")
     assert find_java() == Java(java, "17.0.9")
-
-
-def test_java_home_comes_before_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = write_java(folder.parent / "home" / "bin", "21.0.2")
-    write_java(folder, "17.0.9")
     monkeypatch.setenv("JAVA_HOME", str(folder.parent / "home"))
     assert find_java() == Java(home, "21.0.2")
-
-
-def test_old_java(folder: Path) -> None:
-    write_java(folder, "1.8.0_392")
-    with pytest.raises(UsageError, match=r"is Java 1\.8\.0_392, older than 17: .*openjdk-17-jre-headless"):
-        find_java()
 
 
 def test_no_java(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +50,10 @@ def test_no_java(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_java()
 
 
-def test_broken_java(folder: Path) -> None:
+def test_an_old_and_a_broken_java(folder: Path) -> None:
+    write_java(folder, "1.8.0_392")
+    with pytest.raises(UsageError, match=r"is Java 1\.8\.0_392, older than 17: .*openjdk-17-jre-headless"):
+        find_java()
     write_java(folder, "17").write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
     with pytest.raises(UsageError, match=r"does not run: .*exit code 3"):
         find_java()

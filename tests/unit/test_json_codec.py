@@ -28,14 +28,9 @@ class Outer:
 
 
 FULL = Outer(
-    number=1,
-    share=0.5,
-    names=("a", "b"),
-    inner=Inner(is_=True, key=b"text"),
-    inners=(Inner(is_=False, key=b"\xff"), Inner(is_=False, key=None)),
-    counts={"x": 2},
-    anything=[{"y": None}],
-)
+    number=1, share=0.5, names=("a", "b"), inner=Inner(is_=True, key=b"text"),
+    inners=(Inner(is_=False, key=b"\xff"), Inner(is_=False, key=None)), counts={"x": 2}, anything=[{"y": None}],
+)  # fmt: skip
 CONTENT: dict[str, Any] = {
     "number": 1, "share": 0.5, "names": ["a", "b"], "inner": {"is": True, "key": {"text": "text"}},
     "inners": [{"is": False, "key": {"base64": "/w=="}}, {"is": False, "key": None}],

@@ -1,7 +1,6 @@
 """The facts about batches that are reported next to findings."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import cast
 
@@ -31,19 +30,13 @@ def test_an_outcome_is_told_of_batches_in_transactions_alone(spark: SparkSession
     assert outcomes.columns == [
         "run", "topic", "partition", "broker", "base_offset", "last_offset", "outcome", "decided_by"
     ]  # fmt: skip
-    assert sorted(row[4:] for row in map(tuple, outcomes.collect())) == [
-        (0, 4, COMMITTED, 9),
-        (6, 7, ABORTED, 8),
-        (10, 11, OPEN, None),
-    ]
+    expected = [(0, 4, COMMITTED, 9), (6, 7, ABORTED, 8), (10, 11, OPEN, None)]
+    assert sorted(row[4:] for row in map(tuple, outcomes.collect())) == expected
 
 
-def test_a_batch_of_two_records_has_one_outcome(spark: SparkSession) -> None:
+def test_a_batch_of_two_records_has_one_outcome(spark: SparkSession, tmp_path: Path) -> None:
     txn = Txn(1, "t/1")
     log = (together(put(0, "K", txn), put(1, "L", txn)), commit(2, txn))
-    with TemporaryDirectory() as top:
-        folder = write_run(Path(top), History("two", wrote=log, after=(replica(1, *log), replica(2, *log))))
-        outcomes = transaction_outcomes(judge(load(spark, [folder]))).collect()
-    assert sorted((row.broker, row.base_offset, row.last_offset, row.outcome, row.decided_by) for row in outcomes) == [
-        (broker, 0, 1, COMMITTED, 2) for broker in (1, 2)
-    ]
+    folder = write_run(tmp_path, History("two", wrote=log, after=(replica(1, *log), replica(2, *log))))
+    outcomes = map(tuple, transaction_outcomes(judge(load(spark, [folder]))).collect())
+    assert sorted(row[3:] for row in outcomes) == [(broker, 0, 1, COMMITTED, 2) for broker in (1, 2)]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,12 @@ CLEANED = "t-0/00000000000000000000.log.cleaned"
 AGENT = Agent(Path("notes.jar"))
 
 
-def _write(path: Path, size_bytes: int) -> None:
-    path.write_bytes(bytes(size_bytes))
-
-
 @dataclass
 class Processes(FakeRuntime):
     """``on_pause`` and ``on_kill`` change the files on disk."""
 
-    on_pause: Callable[[], None] = lambda: None
-    on_kill: Callable[[], None] = lambda: None
+    on_pause: Callable[[], object] = lambda: None
+    on_kill: Callable[[], object] = lambda: None
 
     def kill(self, broker: int) -> None:
         super().kill(broker)
@@ -60,19 +55,16 @@ def test_a_broker_is_killed_with_such_a_file_and_resumed_if_the_file_vanished(da
 
 
 def test_unsynced_data_are_removed(data: Path) -> None:
-    processes = Processes(on_kill=partial(_write, data / "t-0" / "late", 4))
+    processes = Processes(on_kill=lambda: (data / "t-0" / "late").write_bytes(bytes(4)))
     subject = LocalFiles(processes, lambda _: data, AGENT)
     subject.begin_notes([2])
     log = data / "t-0" / "00000000000000000000.log"
-    _write(log, 12)
+    log.write_bytes(bytes(12))
     with (data.parent / "synced").open("a") as notes:
         notes.write("sync\t5\tt-0/00000000000000000000.log\n")
     assert [file_cut.file for file_cut in subject.unsynced(2)] == ["t-0/00000000000000000000.log"]
-    cuts = subject.cut_power(2)
-    assert [(file_cut.file, file_cut.from_bytes, file_cut.to_bytes) for file_cut in cuts] == [
-        ("t-0/00000000000000000000.log", 12, 5),
-        ("t-0/late", 4, 0),
-    ]
+    cuts = [(file_cut.file, file_cut.from_bytes, file_cut.to_bytes) for file_cut in subject.cut_power(2)]
+    assert cuts == [("t-0/00000000000000000000.log", 12, 5), ("t-0/late", 4, 0)]
     assert (log.stat().st_size, (data / "meta.properties").stat().st_size, processes.actions) == (5, 3, ["kill 2"])
     assert subject.unsynced(2) == []
 
@@ -85,6 +77,5 @@ def test_only_brokers_with_the_agent_have_notes(data: Path) -> None:
     for act in (subject.unsynced, subject.cut_power):
         with pytest.raises(HarnessError, match="are not brokers that record their syncs to disk"):
             act(2)
-    assert LocalFiles(Processes(), lambda _: data, AGENT).flags(2) == [
-        f"-javaagent:notes.jar={data.parent}/synced={data}"
-    ]
+    with_agent = LocalFiles(Processes(), lambda _: data, AGENT)
+    assert with_agent.flags(2) == [f"-javaagent:notes.jar={data.parent}/synced={data}"]

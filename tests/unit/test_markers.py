@@ -46,31 +46,23 @@ def test_a_transaction_ends_with_a_later_marker_of_its_producer(at: int, produce
 
 def test_the_checkers_have_the_same_rule(spark: SparkSession) -> None:
     schema = "run string, topic string, partition int, producer_id long, offset long"
-    rows = [(str(run), "t", 0, producer, at) for run, log in enumerate(LOGS) for at, producer in places(log)]
-    marks = [
-        (str(run), "t", 0, producer, at, kind) for run, log in enumerate(LOGS) for at, producer, kind in markers(log)
-    ]
+    logs = [(str(run), log) for run, log in enumerate(LOGS)]
+    rows = [(run, "t", 0, producer, at) for run, log in logs for at, producer in places(log)]
+    marks = [(run, "t", 0, producer, at, kind) for run, log in logs for at, producer, kind in markers(log)]
     table = spark.createDataFrame(marks, schema.replace("offset", "marker_offset") + ", kind string")
-    actual = with_first_marker(
-        spark.createDataFrame(rows, schema), table.withColumn("outcome", outcome_of("kind")), at="offset"
-    ).collect()
-    assert {(row["run"], row["offset"]): row["first_marker"] for row in actual} == {
-        (str(run), at): first for run, log in enumerate(LOGS) for at, first in by_rule(log).items()
+    outcomes = table.withColumn("outcome", outcome_of("kind"))
+    actual = with_first_marker(spark.createDataFrame(rows, schema), outcomes, at="offset").collect()
+    outcome = {COMMIT: "committed", ABORT: "aborted"}
+    assert {(int(row["run"]), row["offset"], row["first_marker"], row["marker_outcome"]) for row in actual} == {
+        (run, at, first, None if first is None else outcome[log[first][0]])
+        for run, log in enumerate(LOGS)
+        for at, first in by_rule(log).items()
     }
-    assert all(
-        row["marker_outcome"] == {COMMIT: "committed", ABORT: "aborted"}[LOGS[int(row["run"])][row["first_marker"]][0]]
-        for row in actual
-        if row["first_marker"] is not None
-    )
 
 
 @pytest.mark.parametrize("log", LOGS)
 def test_the_fast_path_has_the_same_rule(log: Entries) -> None:
-    here, marks = places(log), markers(log)
-    actual = first_after(
-        np.array([producer for _, producer in here]),
-        np.array([offset for offset, _ in here]),
-        (np.array([producer for _, producer, _ in marks]), np.array([offset for offset, _, _ in marks])),
-    )
-    firsts = [NOWHERE if first is None else first for first in by_rule(log).values()]
-    assert actual.tolist() == firsts
+    offsets, producers = map(np.array, zip(*places(log), strict=True))
+    marked_at, marking, _ = map(np.array, zip(*markers(log), strict=True))
+    actual = first_after(producers, offsets, (marking, marked_at))
+    assert actual.tolist() == [NOWHERE if first is None else first for first in by_rule(log).values()]

@@ -6,36 +6,20 @@ from harness.broker_files.segments.records import Record
 from harness.models.log.batch import ModelBatch
 from harness.models.log.invariants import ModelTruth, Wrote
 from harness.models.log.replica import Replica
-from harness.models.world.members import (
-    ASSIGNMENT,
-    CLASSIC,
-    DELETED,
-    GROUP,
-    GROUP_BACK,
-    JOINS,
-    LEAVES,
-    MEMBER,
-    MEMBER_BACK,
-    NOT_LOADED,
-    SCRIPTS,
-    TARGET,
-    TARGET_OF_MEMBER,
-    Loaded,
-    LoadFailedError,
-    group_consequences,
-    load,
-)
+from harness.models.world import members
+from harness.models.world.members import CLASSIC, DELETED, GROUP, JOINS, LEAVES, MEMBER, TARGET, Loaded
 
+ASSIGNMENT, TARGET_OF_MEMBER = members.ASSIGNMENT, members.TARGET_OF_MEMBER
 WITH_MEMBER = {MEMBER, ASSIGNMENT}
 
 
 def loaded(*keys: str) -> Loaded:
-    return load((key.removeprefix("-"), key.startswith("-")) for key in keys)
+    return members.load((key.removeprefix("-"), key.startswith("-")) for key in keys)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", members.SCRIPTS)
 def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
-    loaded(*(key for _, keys in SCRIPTS[script] for key in keys))
+    loaded(*(key for _, keys in members.SCRIPTS[script] for key in keys))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +44,13 @@ def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
 @pytest.mark.parametrize(
     ("written", "present", "names"),
     [
-        ((*JOINS, *LEAVES), JOINS, [MEMBER_BACK]),
+        ((*JOINS, *LEAVES), JOINS, [members.MEMBER_BACK]),
         ((*JOINS, *LEAVES), (GROUP, TARGET), []),
-        ((*JOINS, *LEAVES, *DELETED), JOINS, [MEMBER_BACK, GROUP_BACK]),
-        ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [NOT_LOADED]),
+        ((*JOINS, *LEAVES, *DELETED), JOINS, [members.MEMBER_BACK, members.GROUP_BACK]),
+        ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [members.NOT_LOADED]),
         ((*JOINS, *LEAVES, *DELETED), (), []),
-        ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [GROUP_BACK]),
-        ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [NOT_LOADED]),
+        ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [members.GROUP_BACK]),
+        ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [members.NOT_LOADED]),
     ],
 )
 def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[str, ...], names: list[str]) -> None:
@@ -78,7 +62,7 @@ def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[s
     )
     if records:
         replica.append(ModelBatch(0, len(records) - 1, records, 0))
-    assert list(group_consequences(replica, truth)) == names
+    assert list(members.group_consequences(replica, truth)) == names
 
 
 @pytest.mark.parametrize(
@@ -96,5 +80,5 @@ def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[s
     ],
 )
 def test_what_cannot_be_loaded(keys: tuple[str, ...], why: str) -> None:
-    with pytest.raises(LoadFailedError, match=why):
+    with pytest.raises(members.LoadFailedError, match=why):
         loaded(*keys)

@@ -2,13 +2,8 @@
 
 from pathlib import Path
 
-from harness.audit.explain.metadata_evidence import (
-    NO_COPY,
-    NOT_ASKED,
-    NOT_FETCHED,
-    evidence_of_cluster,
-    evidence_of_log,
-)
+from harness.audit.explain import metadata_evidence
+from harness.audit.explain.metadata_evidence import evidence_of_cluster, evidence_of_log
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
 from harness.broker_files.metadata_log.join import JoinedLog
@@ -18,6 +13,8 @@ from harness.kafka_api.metadata import PartitionState as Led
 
 ALL = (1, 2, 3)
 PLACE = ("t", 0)
+TOPICS = frozenset({"t", "__transaction_state"})
+NOTHING_READ = JoinedLog(None, ("why",))
 
 
 def cluster(leader: int, epoch: int | None, isr: tuple[int, ...] = ALL) -> AuditedCluster:
@@ -35,21 +32,14 @@ def test_a_running_cluster_tells_the_leader_of_the_current_epoch_alone() -> None
 
 
 def test_nothing_is_known_of_leaders_that_changed_meanwhile_or_have_no_epoch() -> None:
-    assert evidence_of_cluster(cluster(1, 4), cluster(2, 5)).coverage == {}
-    assert evidence_of_cluster(cluster(1, 4), cluster(1, 5)).coverage == {}
-    assert evidence_of_cluster(cluster(1, None), cluster(1, None)).coverage == {}
+    for before, after in ((cluster(1, 4), cluster(2, 5)), (cluster(1, 4), cluster(1, 5)), (cluster(1, None),) * 2):
+        assert evidence_of_cluster(before, after).coverage == {}
 
 
 def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> None:
     states = (PartitionState(1, 1, 0, 0, ALL, ALL), PartitionState(2, 2, 1, 1, (2, 1, 3), ALL))
-    metadata = ClusterMetadata(
-        source=Path("log"),
-        histories={PLACE: PartitionHistory("t", "id", 0, since_creation=True, states=states)},
-        registrations={1: (0,), 2: (0,), 3: (0,)},
-        topics=frozenset({"t", "__transaction_state"}),
-        start_offset=0,
-        end_offset=3,
-    )
+    history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
+    metadata = ClusterMetadata(Path("log"), {PLACE: history}, dict.fromkeys(ALL, (0,)), TOPICS, 0, 3)
     evidence = evidence_of_log(metadata, {PLACE})
     assert {broker for broker in ALL if evidence.coverage[PLACE].received(broker, 0)} == set(ALL)
     assert evidence.replicas == {PLACE: (2, 1, 3)}
@@ -58,15 +48,16 @@ def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> 
 
 
 def test_without_a_metadata_log_the_evidence_says_how_to_get_it() -> None:
-    assert evidence_of_cluster(cluster(1, 4), cluster(1, 4)).lacking == NOT_ASKED
-    assert evidence_of_cluster(cluster(1, 4), cluster(1, 4), JoinedLog(None, ("why",))).lacking == NOT_FETCHED
-    assert evidence_of_log(None, ()).lacking == NO_COPY
+    not_asked, not_fetched = (evidence_of_cluster(cluster(1, 4), cluster(1, 4), log) for log in (None, NOTHING_READ))
+    assert not_asked.lacking == metadata_evidence.NOT_ASKED
+    assert not_fetched.lacking == metadata_evidence.NOT_FETCHED
+    assert evidence_of_log(None, ()).lacking == metadata_evidence.NO_COPY
 
 
 def test_a_fetched_metadata_log_replaces_the_current_epochs() -> None:
     states = (PartitionState(1, 2, 3, 0, ALL, ALL), PartitionState(2, 1, 4, 1, ALL, ALL))
     history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
-    metadata = ClusterMetadata(Path("log"), {PLACE: history}, {}, frozenset({"t", "__transaction_state"}), 0, 3)
+    metadata = ClusterMetadata(Path("log"), {PLACE: history}, {}, TOPICS, 0, 3)
     evidence = evidence_of_cluster(cluster(1, 4), cluster(2, 5), JoinedLog(metadata, ()))
     assert (evidence.coverage[PLACE].history, evidence.lacking) == (history, "")
     assert evidence.is_current

@@ -53,11 +53,8 @@ def test_what_one_copy_has_alone_is_kept_with_a_note(tmp_path: Path) -> None:
     assert leaders(joined) == [1, 2, 3]
     assert joined.metadata is not None
     assert joined.metadata.source == folders[2]
-    (note,) = joined.notes
-    assert note == (
-        "changes of partitions from metadata offset 3 on are in the metadata log of broker 2 alone: "
-        "they may not be committed"
-    )
+    text = "changes of partitions from metadata offset 3 on are in the metadata log of broker 2 alone"
+    assert joined.notes == (f"{text}: they may not be committed",)
 
 
 def test_what_a_deposed_controller_wrote_is_left_out(tmp_path: Path) -> None:
@@ -72,12 +69,9 @@ def test_what_a_deposed_controller_wrote_is_left_out(tmp_path: Path) -> None:
 
 def test_copies_that_contradict_each_other(tmp_path: Path) -> None:
     joined = read_metadata_logs(write(tmp_path, {1: [*CREATED, TO_3, TO_2], 2: [*CREATED, TO_2]}))
-    (note,) = joined.notes
     assert joined.metadata is None
-    assert note == (
-        "the metadata logs of brokers 1 and 2 contradict each other at offset 2, and none is used: "
-        "give copies of one cluster"
-    )
+    text = "the metadata logs of brokers 1 and 2 contradict each other at offset 2, and none is used"
+    assert joined.notes == (f"{text}: give copies of one cluster",)
 
 
 def test_a_damaged_copy_is_left_out(tmp_path: Path) -> None:
@@ -117,8 +111,7 @@ def test_snapshots_of_every_copy_serve(tmp_path: Path) -> None:
         broker: write_metadata_log(tmp_path / str(broker), LOG[2:], first_offset=2, snapshots={end: CREATED})
         for broker, end in ((1, 4), (2, 2))
     }
-    joined = read_metadata_logs(folders)
-    assert leaders(joined) == [1, 2, 3]
+    assert leaders(read_metadata_logs(folders)) == [1, 2, 3]
 
 
 def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
@@ -127,13 +120,10 @@ def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     joined = read_metadata_logs({1: folder})
     assert joined.metadata is not None
     assert joined.metadata.histories == {}
-    assert "a snapshot of the metadata log cannot be read, and is left out: " in joined.notes[0]
-    assert joined.notes[1] == (
-        "the metadata log begins at offset 2, and no snapshot has the state there: older partitions are left out"
-    )
-
-
-# Beside replicas
+    damaged, missing = joined.notes
+    assert "a snapshot of the metadata log cannot be read, and is left out: " in damaged
+    text = "the metadata log begins at offset 2, and no snapshot has the state there"
+    assert missing == f"{text}: older partitions are left out"
 
 
 @pytest.fixture
@@ -159,11 +149,19 @@ def of_metadata(found: Copies) -> list[str]:
     return [note for note in found.notes if "its identity could not be checked" not in note]
 
 
-def test_an_audit_finds_the_metadata_log(make: Callable[..., dict[int, list[Path]]]) -> None:
-    found = find_copies(make({1: 0, 2: 0}), ["*", "__*"], "run")
+def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(
+    make: Callable[..., dict[int, list[Path]]],
+) -> None:
+    folders = make({1: 0, 2: 0})
+    found = find_copies(folders, ["*", "__*"], "run")
     assert found.metadata is not None
     assert (found.metadata.histories[T].topic_id, of_metadata(found)) == (topic_id("t"), [])
     assert [(copy.broker, copy.topic) for copy in found.replicas] == [(1, "t"), (2, "t")]
+    for (folder,) in folders.values():
+        (folder / FOLDER / f"{4:020}.log").write_bytes(encode_log([TO_2], first_offset=6))
+    damaged = find_copies(folders, ["t"], "run")
+    assert damaged.metadata is None
+    assert "broker 1: its metadata log cannot be read" in of_metadata(damaged)[0]
 
 
 def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Callable[..., dict[int, list[Path]]]) -> None:
@@ -180,11 +178,7 @@ def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Callable
         find_copies({**folders, 3: [tmp_path / "metadata"]}, ["t"], "run")
 
 
-@pytest.mark.parametrize(
-    ("generation", "has"),
-    [(1, f"is of topic id {topic_id('t', 1)}"), (None, "has no topic id")],
-    ids=["another", "none"],
-)
+@pytest.mark.parametrize(("generation", "has"), [(1, f"is of topic id {topic_id('t', 1)}"), (None, "has no topic id")])
 def test_a_partition_of_another_topic_id_has_no_history(
     make: Callable[..., dict[int, list[Path]]], generation: int | None, has: str
 ) -> None:
@@ -195,11 +189,3 @@ def test_a_partition_of_another_topic_id_has_no_history(
     assert of_metadata(found) == [
         f"t-0 of broker 2 {has}, the metadata log has topic id {topic_id('t')}: the history of t is left out"
     ]
-
-
-def test_a_metadata_log_that_cannot_be_read_is_a_note(make: Callable[..., dict[int, list[Path]]]) -> None:
-    folders = make({1: 0})
-    (folders[1][0] / FOLDER / f"{4:020}.log").write_bytes(encode_log([TO_2], first_offset=6))
-    found = find_copies(folders, ["t"], "run")
-    assert found.metadata is None
-    assert "broker 1: its metadata log cannot be read" in of_metadata(found)[0]

@@ -27,7 +27,7 @@ from metadata_logs import (
 
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import RecordType
-from harness.broker_files.metadata_log.history import NO_LEADER, ClusterMetadata, PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.history import NO_LEADER, ClusterMetadata, PartitionState
 from harness.broker_files.metadata_log.join import read_metadata_logs
 
 T = ("t", 0)
@@ -50,13 +50,8 @@ def directories(*brokers: int) -> tuple[str, ...]:
 
 
 def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
-    metadata = read(
-        tmp_path,
-        *CREATED,
-        change("t", 0, leader=2, isr=(2, 3)),
-        change("t", 0, isr=(2, 3, 1)),
-        change("t", 0, leader=NO_LEADER, isr=()),
-    )
+    changes = change("t", 0, leader=2, isr=(2, 3)), change("t", 0, isr=(2, 3, 1)), change("t", 0, leader=-1, isr=())
+    metadata = read(tmp_path, *CREATED, *changes)
     history = metadata.histories[T]
     assert (history.topic, history.topic_id, history.partition) == ("t", topic_id("t"), 0)
     assert history.since_creation
@@ -79,13 +74,12 @@ def test_a_leader_that_is_set_again_raises_the_leader_epoch(tmp_path: Path) -> N
 
 
 def test_a_reassignment(tmp_path: Path) -> None:
+    four, three = ([directory_uuid(broker) for broker in brokers] for brokers in ((4, 1, 2, 3), (4, 1, 2)))
     metadata = read(
-        tmp_path,
-        *CREATED,
-        change("t", 0, replicas=(4, 1, 2, 3), adding_replicas=(4,), removing_replicas=(3,),
-               directories=[directory_uuid(broker) for broker in (4, 1, 2, 3)]),
+        tmp_path, *CREATED,
+        change("t", 0, replicas=(4, 1, 2, 3), adding_replicas=(4,), removing_replicas=(3,), directories=four),
         change("t", 0, replicas=(4, 1, 2), isr=(4, 1, 2), adding_replicas=(), removing_replicas=(), leader=1,
-               directories=[directory_uuid(broker) for broker in (4, 1, 2)]),
+               directories=three),
     )  # fmt: skip
     _, during, after = states(metadata)
     assert during.replicas == (4, 1, 2, 3)
@@ -95,13 +89,8 @@ def test_a_reassignment(tmp_path: Path) -> None:
 
 
 def test_an_unclean_election_until_its_leader_has_recovered(tmp_path: Path) -> None:
-    metadata = read(
-        tmp_path,
-        *CREATED,
-        change("t", 0, leader=3, isr=(3,), leader_recovery_state=1),
-        change("t", 0, isr=(3, 1)),
-        change("t", 0, leader_recovery_state=0),
-    )
+    unclean = change("t", 0, leader=3, isr=(3,), leader_recovery_state=1)
+    metadata = read(tmp_path, *CREATED, unclean, change("t", 0, isr=(3, 1)), change("t", 0, leader_recovery_state=0))
     assert [state.recovering for state in states(metadata)] == [False, True, True, False]
 
 
@@ -113,25 +102,15 @@ def test_directories_that_are_not_known(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_was_created_again_is_another_topic(tmp_path: Path) -> None:
-    metadata = read(
-        tmp_path,
-        *CREATED,
-        partition("t", 1, (1, 2)),
-        remove_topic("t"),
-        topic("t", 1),
-        partition("t", 0, (2, 1), 1),
-        change("t", 0, leader=3),
-    )
-    history: PartitionHistory = metadata.histories[T]
+    removed = [*CREATED, partition("t", 1, (1, 2)), remove_topic("t")]
+    before = read(tmp_path / "before", *removed)
+    assert (before.topics, len(states(before))) == (frozenset(), 1), "a deleted topic keeps its history"
+    metadata = read(tmp_path, *removed, topic("t", 1), partition("t", 0, (2, 1), 1), change("t", 0, leader=3))
+    history = metadata.histories[T]
     assert list(metadata.histories) == [T]
     assert (history.topic_id, history.since_creation) == (topic_id("t", 1), True)
     assert metadata.topics == {"t"}
     assert [(state.offset, state.leader) for state in history.states] == [(5, 2)]
-
-
-def test_a_deleted_topic_keeps_its_history(tmp_path: Path) -> None:
-    metadata = read(tmp_path, *CREATED, remove_topic("t"))
-    assert (metadata.topics, len(states(metadata))) == (frozenset(), 1)
 
 
 def test_only_the_topics_that_are_asked_for(tmp_path: Path) -> None:
@@ -165,17 +144,12 @@ def test_processes_of_brokers_register_once(tmp_path: Path) -> None:
 
 def test_other_types_are_skipped(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, CREATED)
+    a_feature_level_of_4_4 = bytes.fromhex("010c00116d657461646174612e76657273696f6e002100")
+    others = (b"\1\x14\0\0", b"\1\x7f\x09whatever", b"\1\x81\x02\0\0", a_feature_level_of_4_4)
     with (folder / f"{0:020}.log").open("ab") as file:
-        file.write(encode_value(b"\1\x14\0\0", 2) + encode_value(b"\1\x7f\x09whatever", 3))
-        file.write(encode_value(b"\1\x81\x02\0\0", 4))
-        file.write(
-            encode_value(bytes.fromhex("010c00116d657461646174612e76657273696f6e002100"), 5)
-        )  # a feature level of 4.4
+        file.writelines(encode_value(value, offset) for offset, value in enumerate(others, 2))
     metadata = read_metadata_log(folder)
     assert (metadata.end_offset, len(states(metadata))) == (6, 1)
-
-
-# Snapshots
 
 
 def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_path: Path) -> None:
@@ -191,26 +165,23 @@ def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_
     ]  # fmt: skip
 
 
-def test_a_partition_that_never_changed_before_the_snapshot(tmp_path: Path) -> None:
-    metadata = read(tmp_path, change("t", 0, leader=2), first_offset=10, snapshots={10: CREATED})
-    assert metadata.histories[T].since_creation
-
-
 def test_records_before_the_snapshot_are_not_replayed_twice(tmp_path: Path) -> None:
     log = [change("t", 0, leader=3), change("t", 0, leader=1)]
     metadata = read(tmp_path, *log, first_offset=10, snapshots={11: [topic("t"), partition("t", 0, (3, 1))]})
     assert [(state.offset, state.leader) for state in states(metadata)] == [(10, 3), (11, 1)]
 
 
+def test_a_snapshot_alone_and_with_a_log_begins_a_history(tmp_path: Path) -> None:
+    alone = read(tmp_path / "alone", first_offset=30, snapshots={30: CREATED})
+    assert (alone.start_offset, alone.end_offset, states(alone)[0].offset) == (30, 30, 29)
+    continued = read(tmp_path, change("t", 0, leader=2), first_offset=10, snapshots={10: CREATED})
+    assert continued.histories[T].since_creation, "it never changed before the snapshot"
+
+
 def test_a_whole_log_needs_no_snapshot(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, CREATED)
     (folder / snapshot_name(0, 0)).write_bytes(b"damaged")
     assert states(read_metadata_log(folder))[0].offset == 1
-
-
-def test_a_snapshot_without_a_log(tmp_path: Path) -> None:
-    metadata = read(tmp_path, first_offset=30, snapshots={30: CREATED})
-    assert (metadata.start_offset, metadata.end_offset, states(metadata)[0].offset) == (30, 30, 29)
 
 
 def test_without_a_snapshot_only_what_was_created_since_is_known(tmp_path: Path) -> None:
@@ -220,20 +191,11 @@ def test_without_a_snapshot_only_what_was_created_since_is_known(tmp_path: Path)
     assert [state.offset for state in states(metadata)] == [9, 10]
 
 
-# Damage
-
-
 def test_the_last_batch_may_be_cut(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, [*CREATED, change("t", 0, leader=2)])
     path = folder / f"{0:020}.log"
     path.write_bytes(path.read_bytes()[:-1])
     assert read_metadata_log(folder).end_offset == 2
-
-
-def assert_refused(folder: Path, reason: str) -> None:
-    joined = read_metadata_logs({1: folder})
-    assert joined.metadata is None
-    assert reason in joined.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -244,20 +206,18 @@ def assert_refused(folder: Path, reason: str) -> None:
         (encode_value(b"\1\5\3" + bytes(30), 2), "PartitionChangeRecord of version 3"),
         (encode_value(b"\1\2\0\2", 2), "malformed TopicRecord"),
         (encode_value(None, 2), "malformed frame"),
+        (encode_log([change("t", 0, leader=2)], first_offset=2), "cut"),
     ],
 )
 def test_damage_is_reported(tmp_path: Path, second: bytes, reason: str) -> None:
     folder = write_metadata_log(tmp_path, CREATED)
     (folder / f"{2:020}.log").write_bytes(second)
-    assert_refused(folder, reason)
-
-
-def test_a_cut_before_the_last_segment_is_damage(tmp_path: Path) -> None:
-    folder = write_metadata_log(tmp_path, CREATED)
-    path = folder / f"{0:020}.log"
-    path.write_bytes(path.read_bytes()[:-1])
-    (folder / f"{2:020}.log").write_bytes(encode_log([change("t", 0, leader=2)], first_offset=2))
-    assert_refused(folder, "cut")
+    first = folder / f"{0:020}.log"
+    if reason == "cut":
+        first.write_bytes(first.read_bytes()[:-1])
+    joined = read_metadata_logs({1: folder})
+    assert joined.metadata is None
+    assert reason in joined.notes[-1]
 
 
 @pytest.mark.parametrize("damaged", [encode_snapshot(CREATED, footer=False), encode_snapshot(CREATED)[:-1], b""])

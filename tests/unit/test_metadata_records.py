@@ -41,78 +41,44 @@ def decoded(value: bytes) -> dict[str, Any]:
     return decode_record(value)[2]
 
 
-def read(text: str) -> dict[str, Any]:
-    return decoded(bytes.fromhex(text))
+CHANGE = RecordType.PARTITION_CHANGE
+T_0 = {"partition_id": 0, "topic_id": "k0U6m6vCSqujXlWzx5zTdw"}
+AS_CREATED = {"removing_replicas": [], "adding_replicas": [], "leader_epoch": 0, "partition_epoch": 0}
+DIRECTORIES = ["t_n7b6OtVqaueacDajzd0A", "6aREaZ8bV5hnzItOcnmTvQ", "fiA4-45cMqtX1j6zamdzMw"]
+PARTITION = {**T_0, **AS_CREATED, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "directories": DIRECTORIES}
 
 
 @pytest.mark.parametrize(
-    ("text", "type_", "version"),
+    ("text", "type_", "version", "fields"),
     [
-        (TOPIC, RecordType.TOPIC, 0),
-        (PARTITION_3_9, RecordType.PARTITION, 1),
-        (ELECTED_4_4, RecordType.PARTITION_CHANGE, 2),
-        (REGISTERED_4_4, RecordType.REGISTER_BROKER, 4),
-        (BEGIN, RecordType.BEGIN_TRANSACTION, 0),
-        (END, RecordType.END_TRANSACTION, 0),
+        (TOPIC, RecordType.TOPIC, 0, {"name": "t", "topic_id": "k0U6m6vCSqujXlWzx5zTdw"}),
+        (PARTITION_3_9, RecordType.PARTITION, 1, PARTITION),
+        (REASSIGNED_3_9, CHANGE, 1, {**T_0, "replicas": [3, 2, 1], "directories": DIRECTORIES[::-1]}),
+        (ELECTED_4_4, CHANGE, 2, {"partition_id": 0, "topic_id": "6xKFufSATJea_yAQxOXpZw", "leader": 3}),
+        (SHRUNK_3_9, CHANGE, 1, {**T_0, "isr": [1, 2], "leader": 2}),
+        (BEGIN, RecordType.BEGIN_TRANSACTION, 0, {}),
+        (END, RecordType.END_TRANSACTION, 0, {}),
     ],
 )
-def test_frames_of_kafka(text: str, type_: RecordType, version: int) -> None:
-    assert decode_record(bytes.fromhex(text))[:2] == (type_, version)
-
-
-def test_a_topic_of_kafka() -> None:
-    assert read(TOPIC) == {"name": "t", "topic_id": "k0U6m6vCSqujXlWzx5zTdw"}
-
-
-def test_a_partition_of_kafka() -> None:
-    directories = ["t_n7b6OtVqaueacDajzd0A", "6aREaZ8bV5hnzItOcnmTvQ", "fiA4-45cMqtX1j6zamdzMw"]
-    assert read(PARTITION_3_9) == {
-        "partition_id": 0,
-        "topic_id": "k0U6m6vCSqujXlWzx5zTdw",
-        "replicas": [1, 2, 3],
-        "isr": [1, 2, 3],
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": 1,
-        "leader_epoch": 0,
-        "partition_epoch": 0,
-        "directories": directories,
-    }
-    assert read(REASSIGNED_3_9) == {
-        "partition_id": 0,
-        "topic_id": "k0U6m6vCSqujXlWzx5zTdw",
-        "replicas": [3, 2, 1],
-        "directories": directories[::-1],
-    }
-
-
-def test_changes_of_kafka_have_what_changes_alone() -> None:
-    assert read(ELECTED_4_4) == {"partition_id": 0, "topic_id": "6xKFufSATJea_yAQxOXpZw", "leader": 3}
-    assert read(SHRUNK_3_9) == {"partition_id": 0, "topic_id": "k0U6m6vCSqujXlWzx5zTdw", "isr": [1, 2], "leader": 2}
+def test_records_of_kafka_and_changes_have_what_changes_alone(
+    text: str, type_: RecordType, version: int, fields: dict[str, Any]
+) -> None:
+    assert decode_record(bytes.fromhex(text)) == (type_, version, fields)
 
 
 def test_brokers_of_kafka() -> None:
-    broker = read(REGISTERED_4_4)
+    type_, version, broker = decode_record(bytes.fromhex(REGISTERED_4_4))
+    assert (type_, version) == (RecordType.REGISTER_BROKER, 4)
     assert (broker["broker_id"], broker["broker_epoch"], broker["fenced"]) == (2, 14, True)
     assert (broker["incarnation_id"], broker["log_dirs"]) == ("BS719XyiRF2GkTDXM8xw1Q", ["JtKKvaj7ylgjs9gDB4rqqQ"])
-    assert read(BEGIN) == read(END) == {}
 
 
 def test_the_encoder_writes_what_kafka_writes() -> None:
     fields = decoded(frame(partition("t", 7, (3, 1), leader_recovery_state=1, leader=-1)))
     assert fields == {
-        "partition_id": 7,
-        "topic_id": id_of("t"),
-        "replicas": [3, 1],
-        "isr": [3, 1],
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": -1,
-        "leader_recovery_state": 1,
-        "leader_epoch": 0,
-        "partition_epoch": 0,
-        "directories": [uuid_text(directory_uuid(broker)) for broker in (3, 1)],
-    }
+        **AS_CREATED, "partition_id": 7, "topic_id": id_of("t"), "replicas": [3, 1], "isr": [3, 1], "leader": -1,
+        "leader_recovery_state": 1, "directories": [uuid_text(directory_uuid(broker)) for broker in (3, 1)],
+    }  # fmt: skip
     assert frame(Written(RecordType.END_TRANSACTION, 0)) == bytes.fromhex(END)
 
 

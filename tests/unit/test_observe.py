@@ -15,6 +15,7 @@ from harness.cluster.observe import ObservedReplica, ReplicaObserver
 TP = ("stuck-lso", 0)
 OTHER = ("stuck-lso", 1)
 PRODUCER = 5
+View = dict[int, tuple[str, int]]
 
 VALUE, COMMIT, EMPTY, FILLER = ("value", PRODUCER), ("commit", PRODUCER), ("empty", PRODUCER), ("value", -1)
 WHOLE = {0: VALUE, 1: FILLER, 2: COMMIT, 3: FILLER}
@@ -22,10 +23,8 @@ EMPTIED = {0: VALUE, 1: FILLER, 2: EMPTY, 3: FILLER}
 REMOVED = {0: VALUE, 1: FILLER, 3: FILLER}
 
 
-def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> ObservedReplica:
-    return ObservedReplica(
-        log_start=0, high_watermark=log_end, last_stable_offset=log_end, log_end=log_end, present=present
-    )
+def view(present: View, log_end: int = 4) -> ObservedReplica:
+    return ObservedReplica(0, log_end, log_end, log_end, present=present)
 
 
 @pytest.fixture
@@ -52,18 +51,21 @@ def lines(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "observations.jsonl").read_text().splitlines()]
 
 
-def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver]) -> None:
+def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     first = observe(resumed=False)
     first._take(1, TP, view(WHOLE))
     first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
     first._take(2, TP, view({0: VALUE}, log_end=1))
     first._take(1, OTHER, view({0: FILLER}, log_end=1))
+    append_half_a_line(tmp_path / "observations.jsonl")
     subject = observe()
     assert subject.view(1, TP) == view({**REMOVED, 4: FILLER}, log_end=5)
     assert subject.view(2, TP) == view({0: VALUE}, log_end=1)
     assert subject.view(1, OTHER) == view({0: FILLER}, log_end=1)
     assert subject.view(3, TP) is None
     assert not subject.looked_since(1, 0.0), "polls of an earlier process do not count"
+    subject._take(2, TP, view({0: VALUE, 1: FILLER}, log_end=2))
+    assert len(lines(tmp_path)) == 5, "the half of a line is cut off"
 
 
 def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]) -> None:
@@ -79,9 +81,7 @@ def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]
 
 
 @pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
-def test_a_removed_marker_is_remembered(
-    observe: Callable[..., ReplicaObserver], last: dict[int, tuple[str, int]]
-) -> None:
+def test_a_removed_marker_is_remembered(observe: Callable[..., ReplicaObserver], last: View) -> None:
     first = observe(resumed=False)
     for present in (WHOLE, last):
         first._take(1, TP, view(present))
@@ -126,15 +126,6 @@ def test_an_unchanged_view_is_written_once_and_a_new_replica_appears_completely(
     assert len(lines(tmp_path)) == 1
     observe()._take(3, TP, view(WHOLE))
     assert [entry["offset"] for entry in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
-
-
-def test_an_incomplete_line_is_cut_off(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
-    observe(resumed=False)._take(1, TP, view(WHOLE))
-    append_half_a_line(tmp_path / "observations.jsonl")
-    subject = observe()
-    assert subject.view(1, TP) == view(WHOLE)
-    subject._take(1, TP, view(REMOVED))
-    assert len(lines(tmp_path)) == 2
 
 
 def test_existing_observations_are_only_continued_by_a_resumed_run(observe: Callable[..., ReplicaObserver]) -> None:
