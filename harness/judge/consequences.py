@@ -8,14 +8,14 @@ concluded from logs: a sentence says what a coordinator answered, or which recor
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.phrases import offsets_text
-from harness.judge.finding import Finding, Place
-from harness.kafka_api import NO_COORDINATOR_YET
+from harness.judge.finding import Finding, Place, brokers_text, finding_about
+from harness.kafka_api import NO_COORDINATOR_YET, UNSTABLE_OFFSET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 Line: TypeAlias = Mapping[str, Any]
@@ -167,6 +167,35 @@ def read_group_events(path: Path) -> list[Line]:
 
 def group_consequences(events: Iterable[Line], absent: Sequence[int]) -> GroupConsequences:
     """Return sentences about each broker that was absent; none if another broker gives the same answers."""
+    consequences = {}
+    for place, by_broker in _group_views(events).items():
+        others = [broker for broker in by_broker if broker not in absent]
+        for broker in (broker for broker in by_broker if others and broker in absent):
+            if sentences := _sentences(by_broker[broker], broker, by_broker[others[0]], others[0]):
+                consequences[place, broker] = sentences
+    return consequences
+
+
+def stuck_groups(events: Iterable[Line], absent: Sequence[int]) -> Iterator[Finding]:
+    """Yield ``stuck-group`` for each group that gets no record from a coordinator that stayed.
+
+    Such a coordinator has received everything, and no transaction is open any more; so it may not answer
+    UNSTABLE_OFFSET_COMMIT (KIP-447), which it answered before consumers waited for ``within_s`` seconds.
+    """
+    for place, by_broker in _group_views(events).items():
+        stuck = {
+            broker: view
+            for broker, view in by_broker.items()
+            if broker not in absent and view.answer == UNSTABLE_OFFSET
+        }
+        if stuck and not any(first for view in stuck.values() for first in view.first.values()):
+            view = next(iter(stuck.values()))
+            text = f"group {view.group} got no record within {view.within_s:g} s from {brokers_text([*stuck])}"
+            text += ", which answers UNSTABLE_OFFSET_COMMIT, although no transaction is open"
+            yield finding_about("stuck-group", place, [*stuck], {}, offset=0, effect="visible", explanation=text)
+
+
+def _group_views(events: Iterable[Line]) -> Mapping[Place, Mapping[int, _GroupView]]:
     views: dict[Place, dict[int, _GroupView]] = {}
     for event in events:
         by_broker = views.setdefault((event["topic"], event["partition"]), {})
@@ -175,13 +204,7 @@ def group_consequences(events: Iterable[Line], absent: Sequence[int]) -> GroupCo
             view.first[event["protocol"]], view.within_s = event["first"], event["within_s"]
         elif event["stable"]:
             view.offsets, view.answer = event["offsets"], event.get("answer")
-    consequences = {}
-    for place, by_broker in views.items():
-        others = [broker for broker in by_broker if broker not in absent]
-        for broker in (broker for broker in by_broker if others and broker in absent):
-            if sentences := _sentences(by_broker[broker], broker, by_broker[others[0]], others[0]):
-                consequences[place, broker] = sentences
-    return consequences
+    return views
 
 
 def _sentences(here: _GroupView, broker: int, there: _GroupView, other: int) -> list[str]:

@@ -1,7 +1,7 @@
 """The findings of ``verdict.json``: a wrong replica, or a dispute between replicas, at an offset."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -155,3 +155,12 @@ def brokers_text(numbers: Iterable[int]) -> str:
     """Return "broker 1" or "brokers 1, 2" for a sentence."""
     names = [str(number) for number in numbers]
     return f"broker{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def finding_about(
+    anomaly: str, place: Place, brokers: Sequence[int], witness: Mapping[str, Any], **facts: Any
+) -> Finding:
+    """Return a finding about Kafka itself, which no comparison of replicas shows; on the first of these brokers."""
+    replica: dict[str, Any] = {"broker": brokers[0], "topic": place[0], "partition": place[1]}
+    witness = {**witness, "brokers": list(brokers)}
+    return Finding(anomaly=anomaly, **replica, key=None, producer_id=None, witness=witness, **facts)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
-from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place
+from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place, finding_about
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.inventory import EvidenceDifference
@@ -187,7 +187,7 @@ def _violated_everywhere(
                 effect = "visible" if result.guarantee in {"last-value", "order", "offsets"} else "latent"
                 text = f"every replica violates the guarantee {result.guarantee}: {first.explanation}"
                 facts = {"offset": first.offset or 0, "effect": effect, "explanation": text}
-                yield _finding(f"violated-{result.guarantee}", place, replicas[place], first.witness, **facts)
+                yield finding_about(f"violated-{result.guarantee}", place, replicas[place], first.witness, **facts)
 
 
 def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], absent: Sequence[int]) -> Iterator[Finding]:
@@ -215,7 +215,7 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
                 if passed.pop():
                     anomaly, did = f"retained-{kind}", f"passed offset {offset} and did not remove the {kind}"
                 text, witness = f"the cleaners of {brokers_text(brokers)} {did}", {"waited_s": waited_s, **limits_ms}
-                yield _finding(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
+                yield finding_about(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
 
 
 def _stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
@@ -228,10 +228,4 @@ def _stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
         place, brokers = (stall["topic"], stall["partition"]), [stall["broker"]]
         text = f"{stall['awaited']}; no fault was injected, and every broker answered all the time"
         witness = {name: stall[name] for name in ("waited_s", "longest_silence_s")}
-        yield _finding("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)
-
-
-def _finding(anomaly: str, place: Place, brokers: Sequence[int], witness: Mapping[str, Any], **facts: Any) -> Finding:
-    replica: dict[str, Any] = {"broker": brokers[0], "topic": place[0], "partition": place[1]}
-    witness = {**witness, "brokers": list(brokers)}
-    return Finding(anomaly=anomaly, **replica, key=None, producer_id=None, witness=witness, **facts)
+        yield finding_about("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)

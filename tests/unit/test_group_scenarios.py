@@ -12,8 +12,8 @@ from fakes.coordinator_log import batches, read_records_of
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
-from harness.judge.consequences import group_consequences
-from harness.kafka_api import TopicPartition
+from harness.judge.consequences import group_consequences, stuck_groups
+from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
@@ -223,3 +223,27 @@ def test_protocols_that_suffer_alike_share_a_sentence() -> None:
 
 def test_without_a_broker_that_stayed_nothing_is_concluded() -> None:
     assert group_consequences(seen(2, first={}, offsets={}), [2]) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "brokers"),
+    [
+        ({}, [1, 3]),
+        ({1: {"first": {"0": 61}}}, None),
+        ({3: {"answer": None}}, [1]),
+        ({1: {"answer": None}, 3: {"answer": None}}, None),
+    ],
+    ids=["all that stayed", "delivered", "one answers", "only the absent one"],
+)
+def test_a_group_that_no_coordinator_lets_go_on_is_stuck(
+    changes: dict[int, dict[str, Any]], brokers: list[int] | None
+) -> None:
+    views = {
+        broker: {"first": {}, "offsets": {}, "answer": UNSTABLE_OFFSET} | changes.get(broker, {})
+        for broker in (1, 2, 3)
+    }
+    found = list(stuck_groups([event for broker, view in views.items() for event in seen(broker, **view)], [2]))
+    assert [finding.witness["brokers"] for finding in found] == ([] if brokers is None else [brokers])
+    for finding in found:
+        assert (finding.anomaly, finding.place, finding.effect) == ("stuck-group", HERE[0], "visible")
+        assert finding.explanation.startswith("group g got no record within 6 s from broker")
