@@ -1,7 +1,11 @@
-"""Commits of librdkafka while the coordinator of a group moves."""
+"""Offsets of librdkafka's clients while the group's coordinator moves or is unavailable."""
 
+import ctypes
+import threading
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from harness.clients import ClientError, librdkafka
+from harness.clients.librdkafka import LibrdkafkaProducer
 
 ORDERS = ("orders", 0)
 
@@ -62,3 +67,69 @@ def test_a_deletion_that_is_not_answered_in_time_is_an_error(monkeypatch: pytest
     with pytest.raises(ClientError, match="no answer in time") as raised:
         librdkafka.LibrdkafkaGroups("127.0.0.1:9", {}).delete("g")
     assert not raised.value.certainly
+
+
+GROUP, TRANSACTION, INPUT = b"g", b"t", b"x"
+FIRST, SECOND = 2, 3
+"""Brokers that coordinate the group before and after it moves; the transaction's is broker 1."""
+BOUND_S = 30.0
+
+
+class MockCluster:
+    """Three brokers of librdkafka's mock cluster (rdkafka_mock.h), in the library that confluent-kafka brings along."""
+
+    def __init__(self) -> None:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+        (path, *_) = {line.split()[-1] for line in maps if "librdkafka" in line.rpartition("/")[2]}
+        self._library: Any = ctypes.CDLL(path)
+        for maker in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+            getattr(self._library, maker).restype = ctypes.c_void_p
+        self._library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+        conf = ctypes.c_void_p(self._library.rd_kafka_conf_new())
+        error = ctypes.create_string_buffer(200)
+        for name, value in ((b"bootstrap.servers", b"127.0.0.1:9"), (b"log_level", b"0")):
+            assert self._library.rd_kafka_conf_set(conf, name, value, error, len(error)) == 0, error.value
+        self._handle = ctypes.c_void_p(self._library.rd_kafka_new(0, conf, error, len(error)))
+        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._handle, 3))
+        assert self._library.rd_kafka_mock_topic_create(self._cluster, INPUT, 1, 1) == 0
+        self.coordinate(b"transaction", TRANSACTION, 1)
+        self.coordinate(b"group", GROUP, FIRST)
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode())
+
+    def coordinate(self, kind: bytes, name: bytes, broker: int) -> None:
+        assert self._library.rd_kafka_mock_coordinator_set(self._cluster, kind, name, broker) == 0
+
+    def stop(self, broker: int) -> None:
+        assert self._library.rd_kafka_mock_broker_set_down(self._cluster, broker) == 0
+
+    def close(self) -> None:
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._handle)
+
+
+def test_offsets_of_a_transaction_follow_a_coordinator_that_moves_while_they_wait() -> None:
+    with closing(MockCluster()) as cluster:
+        producer = LibrdkafkaProducer(cluster.bootstrap, TRANSACTION.decode(), {"log_level": 0})
+        producer.transact("init")
+        producer.transact("begin")
+        producer.send_offsets(GROUP.decode(), {(INPUT.decode(), 0): 1})
+        producer.transact("commit")
+        producer.transact("begin")
+        cluster.stop(FIRST)
+        is_sent = threading.Event()
+
+        def send() -> None:
+            producer.send_offsets(GROUP.decode(), {(INPUT.decode(), 0): 2})
+            is_sent.set()
+
+        # If the test fails, the thread never ends.
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        assert not is_sent.wait(1.0), "its coordinator is unavailable"
+        cluster.coordinate(b"group", GROUP, SECOND)
+        assert is_sent.wait(BOUND_S), "nothing made the library look for the coordinator again"
+        thread.join()
+        producer.transact("commit")
