@@ -15,15 +15,15 @@ from harness.play.run_plan import plan_run
 from harness.run_folder.store import RunFolder
 
 OPEN = "open"
-WRITES = (("K", "plain", "v1", 0), ("S", "plain", "older", 3), ("S", "plain", "newer", 4))
-"""Key, process, value and offset; offset 1 is written in a transaction, 2 is its marker."""
+WRITES = (("K", "v1", 0), ("S", "older", 3), ("S", "newer", 4))
+"""Key, value and offset; offset 1 is written in a transaction, 2 is its marker."""
 EARLIER = (0, 3, 4)
 HEALTHY = (0, 4)
 
 
 def history(end: str | None, polls: tuple[tuple[int, ...], ...], *, key: str = "K", value: str | None = "v2") -> str:
     """Return the lines of a run in which ``t`` writes a key at offset 1, and each poll delivers these offsets."""
-    keys = {1: key, **{offset: written for written, _, _, offset in WRITES}}
+    keys = {1: key, **{offset: written for written, _, offset in WRITES}}
     events: list[dict[str, Any]] = []
 
     def add(f: str, *, kind: str = "ok", **more: Any) -> None:
@@ -34,12 +34,12 @@ def history(end: str | None, polls: tuple[tuple[int, ...], ...], *, key: str = "
         add("produce", key=written, tombstone=content is None, offset=offset, **more)
         del events[-2]["offset"]
 
-    produce(*(WRITES[0][0], WRITES[0][2], WRITES[0][3]))
+    produce(*WRITES[0])
     produce(key, value, 1, transactional_id="t", txn=1)
     if end != OPEN:
         add(end or "abort", kind="ok" if end else "info", transactional_id="t", txn=1, topic=None, partition=None)
-    for written, _, content, offset in WRITES[1:]:
-        produce(written, content, offset)
+    for write in WRITES[1:]:
+        produce(*write)
     for offsets in polls:
         records = [{"offset": offset, "key": keys.get(offset, "?"), "value": "v"} for offset in offsets]
         add("poll", broker=1, part="reader", records=records, position=5)
@@ -62,29 +62,23 @@ MANIFEST: dict[str, Any] = {
 ABORTED, LOST = ("uncommitted-delivered", 1), ("committed-lost", 0)
 CASES: dict[str, tuple[str, str, set[tuple[str, int]], str]] = {
     "a healthy system": (history("abort", (EARLIER, HEALTHY)), "clean", set(), "superseded record"),
-    "an aborted record is delivered": (
-        history("abort", (EARLIER, (0, 1, 4)), key="poison"), "anomaly", {ABORTED}, "t/1",
-    ),
-    "an aborted record replaces a committed value": (
-        history("abort", (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "ends with the record at offset 1",
-    ),
-    "an aborted delete removes a committed value": (
-        history("abort", (EARLIER, (4,)), value=None), "anomaly", {LOST}, "no record",
-    ),
+    "an aborted record is delivered":
+        (history("abort", (EARLIER, (0, 1, 4)), key="poison"), "anomaly", {ABORTED}, "t/1"),
+    "an aborted record replaces a committed value":
+        (history("abort", (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "ends with the record at offset 1"),
+    "an aborted delete removes a committed value":
+        (history("abort", (EARLIER, (4,)), value=None), "anomaly", {LOST}, "no record"),
     "a committed delete": (history("commit", (EARLIER, (1, 4)), value=None), "clean", set(), "superseded record"),
-    "a committed value is lost": (
-        history("commit", (EARLIER, (0, 4))), "anomaly", {("committed-lost", 1)}, "the record at offset 0",
-    ),
+    "a committed value is lost":
+        (history("commit", (EARLIER, (0, 4))), "anomaly", {("committed-lost", 1)}, "the record at offset 0"),
     "compaction was not seen": (history("abort", (EARLIER, EARLIER)), "unknown", set(), "compaction was not seen"),
     "an open transaction": (history(OPEN, (EARLIER, (0,))), "unknown", set(), "no replica shows it"),
-    "a record of an open transaction is delivered": (
-        history(OPEN, (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "of transaction t/1, which is open",
-    ),
+    "a record of an open transaction is delivered":
+        (history(OPEN, (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "of transaction t/1, which is open"),
     "an unknown outcome": (history(None, (EARLIER, (0, 1, 4)), key="x"), "unknown", set(), "no client knows"),
     "a record of nobody": (history("abort", (EARLIER, (0, 4, 7))), "unknown", set(), "no client is known to have"),
-    "nothing is delivered": (
-        history("abort", (EARLIER, ())), "anomaly", {LOST, ("committed-lost", 4)}, "ends with no record",
-    ),
+    "nothing is delivered":
+        (history("abort", (EARLIER, ())), "anomaly", {LOST, ("committed-lost", 4)}, "ends with no record"),
     "no poll": (history("abort", ()), "unknown", set(), "nothing is known"),
 }  # fmt: skip
 
@@ -118,12 +112,10 @@ def test_a_run_on_simulated_brokers_is_clean(spark: SparkSession, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"nemesis": "pause"}, "--nemesis pause"),
-        ({"guard": True}, "--guard"),
-        ({"application": "streams"}, "--application"),
-        ({"anomaly": "served,stuck-lso"}, "a run of its own"),
+        ({"nemesis": "pause"}, "--nemesis pause"), ({"guard": True}, "--guard"),
+        ({"application": "streams"}, "--application"), ({"anomaly": "served,stuck-lso"}, "a run of its own"),
     ],
-)
+)  # fmt: skip
 def test_options_about_faults_contradict_a_run_without_one(options: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         plan_run(RunOptions(**{"target": "kafka-4.4", "anomaly": "served", **options}))

@@ -1,6 +1,6 @@
 """Administrators of a round on a fake cluster: failed requests are retried until topics exist."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,13 +31,10 @@ PLAN = RoundPlan(1, (RoundTopic("a", 1, {}), RoundTopic("b", 1, {})), ())
 
 @dataclass
 class TopicAdmin(DelayedAdmin):
-    """Topics exist from their creation to their deletion; ``lost`` answers to creations are lost.
-
-    ``kept``: the deletions that were asked for, as a broker keeps them that does one again.
-    """
+    """Topics exist from their creation to their deletion. ``lost``: the number of creations whose answers are lost."""
 
     lost: int = 0
-    kept: list[tuple[str, UUID | None]] = field(default_factory=list)
+    deletions: list[tuple[str, UUID | None]] = field(default_factory=list)
     ids: dict[str, UUID] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -48,20 +45,23 @@ class TopicAdmin(DelayedAdmin):
         if topic in {topic for topic, _ in self.states}:
             raise HarnessError(f"topic {topic} cannot be created: Topic '{topic}' already exists.")
         self.ids[topic] = UUID(int=len(self.calls))
-        self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
+        self.place(replicas)
         if self.lost:
             self.lost -= 1
             raise HarnessError("no broker answers CreateTopicsRequest: timed out")
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         self.calls.append(f"reassign {dict(replicas)}")
+        self.place(replicas)
+
+    def place(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
 
     def topic_id(self, topic: str) -> UUID:
         return self.ids[topic]
 
     def delete_topic(self, topic: str, topic_id: UUID | None = None) -> None:
-        self.kept.append((topic, topic_id))
+        self.deletions.append((topic, topic_id))
         if topic_id in {None, self.ids[topic]}:
             self.states = {tp: state for tp, state in self.states.items() if tp[0] != topic}
 
@@ -95,6 +95,15 @@ def admins(tmp_path: Path, admin: TopicAdmin) -> Iterator[Administrators]:
         yield made
 
 
+Heal = Callable[[FaultContext], None]
+
+
+def use_faults(monkeypatch: pytest.MonkeyPatch, heals: dict[str, Heal]) -> None:
+    """Have no other faults than these, which do nothing until they are healed."""
+    faults = {name: replace(FAULTS[name], inject=lambda _: None, heal=heal) for name, heal in heals.items()}
+    monkeypatch.setattr(administrators, "FAULTS", faults)
+
+
 def test_a_fault_that_cuts_off_ends_before_one_that_waits_for_an_answer(
     admins: Administrators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,15 +114,9 @@ def test_a_fault_that_cuts_off_ends_before_one_that_waits_for_an_answer(
             raise HarnessError("no broker answers IncrementalAlterConfigsRequest: timed out")
         ended.append("throttle")
 
-    def reconnect(_: FaultContext) -> None:
-        ended.append("one-way")
-
-    faults = {
-        "one-way": replace(FAULTS["one-way"], inject=lambda _: None, heal=reconnect),
-        "throttle": replace(FAULTS["throttle"], inject=lambda _: None, heal=lift),
-    }
-    monkeypatch.setattr(administrators, "FAULTS", faults)
-    for fault in ("one-way", "throttle"):
+    heals: dict[str, Heal] = {"one-way": lambda _: ended.append("one-way"), "throttle": lift}
+    use_faults(monkeypatch, heals)
+    for fault in heals:
         admins.play(Inject(fault, 2))
     admins.heal()
     assert ended == ["one-way", "throttle"]
@@ -131,8 +134,7 @@ def test_what_does_not_end_is_named(admins: Administrators, monkeypatch: pytest.
     def refuse(_: FaultContext) -> None:
         raise HarnessError("it stays")
 
-    stays = replace(FAULTS["pause"], inject=lambda _: None, heal=refuse)
-    monkeypatch.setattr(administrators, "FAULTS", {"pause": stays})
+    use_faults(monkeypatch, {"pause": refuse})
     admins.play(Inject("pause", 3))
     with pytest.raises(WaitTimeoutError, match="every fault to end: pause on broker 3"):
         admins.heal()
@@ -148,8 +150,8 @@ def test_a_topic_is_created_again_although_the_answer_is_lost(admins: Administra
 def test_a_repeated_deletion_spares_the_topic_that_came_next(admins: Administrators, admin: TopicAdmin) -> None:
     """Found by a soak (seed 622): a topic was deleted once more, by a request that a broker had kept."""
     admins.play(RecreateTopic("b"))
-    (kept,) = admin.kept
-    admin.delete_topic(*kept)
+    (deletion,) = admin.deletions
+    admin.delete_topic(*deletion)
     assert admin.states.keys() == PLACED.keys()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fakes.progress import FakeProgress
+from findings import soak_json
 from soaked import P, play_steps, put
 
 from harness.cli.main import cli
@@ -32,12 +33,8 @@ from harness.spark.options import SparkOptions
     ],
 )
 def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
-    line = {
-        "name": "r", "seed": 1, "reason": "", "operations": 0, "faults": [], "findings": {}, "unexplained": 0,
-        "audit": None, "groups": None, "gates": None, "took_s": {},
-    }  # fmt: skip
-    rounds = [from_json(RoundLine, {**line, "verdict": verdict}) for verdict in verdicts]
     options = SoakOptions("sim-kafka", 10.0, 1, tmp_path, SparkOptions())
+    rounds = [from_json(RoundLine, line) for line in soak_json(*({"verdict": name} for name in verdicts))["rounds"]]
     result = Soak(RunFolder(tmp_path), options, find_setup("sim-kafka", Shape(), FakeProgress()), rounds)
     assert EXIT_CODES[result.verdict] == code
     assert result.result().verdict == result.verdict
@@ -69,16 +66,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], mess
     words = [word.format(**names) for word in arguments]
     results = [] if "--resume" in words else ["--results", str(tmp_path / "results")]
     done = CliRunner().invoke(cli, ["soak", *results, *words])
-    text = f"{done.output}{done.stderr}{done.exception}"
     assert done.exit_code != 0
-    assert message in text
+    assert message in f"{done.output}{done.stderr}{done.exception}"
     assert not (tmp_path / "results").exists()
-
-
-def test_known_findings_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "known.toml"
-    path.write_text('[[expect]]\nfindings = ["stuck-lso", "tombstone-divergence"]\nwhy = "its own timers"\n')
-    assert read_expected(path) == {"stuck-lso": "its own timers", "tombstone-divergence": "its own timers"}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +82,10 @@ def test_known_findings_are_read(tmp_path: Path) -> None:
         ("[[expect", "is not TOML"),
     ],
 )
-def test_what_is_no_list_of_known_findings_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_known_findings_are_read_and_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "known.toml"
+    path.write_text('[[expect]]\nfindings = ["stuck-lso", "tombstone-divergence"]\nwhy = "its own timers"\n')
+    assert read_expected(path) == {"stuck-lso": "its own timers", "tombstone-divergence": "its own timers"}
     path.write_text(text)
     with pytest.raises(UsageError) as error:
         read_expected(path)

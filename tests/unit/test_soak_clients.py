@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,90 +24,84 @@ from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
 PUT, COMMIT, ABORT = Write("c", "k", topic="t"), End("c", "commit"), End("c", "abort")
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeLibrary:
-    """Answers everything, but for the operations in ``fails``, once each: with certainty where that is True."""
+    """Stands for a library, and for its producers, groups and members.
+
+    Answers everything, but for the operations in ``fails``, once each: with certainty where that is True.
+    """
 
     fails: dict[str, bool] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
 
     def opened(self) -> Library:
-        return Library(lambda _: FakeProducer(self), FakeGroups(self), lambda: FakeProducer(self), self.once)
+        return Library(lambda _: self, self, lambda: self, self.once)
 
-    def once(self) -> FakeProducer:
+    def once(self) -> FakeLibrary:
         self.calls.append("made to send once")
-        return FakeProducer(self)
+        return self
 
-    def do(self, what: str) -> None:
-        self.calls.append(what)
-        if what in self.fails:
-            raise ClientError(f"{what} failed", certainly=self.fails.pop(what))
-
-
-@dataclass
-class FakeProducer:
-    library: FakeLibrary
+    def do(self, operation: str) -> None:
+        self.calls.append(operation)
+        if operation in self.fails:
+            raise ClientError(f"{operation} failed", certainly=self.fails.pop(operation))
 
     def transact(self, step: TransactionStep) -> None:
-        self.library.do(step)
+        self.do(step)
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         del to, key, value, headers
-        self.library.do("send")
-        self.library.answers.append(reply)
+        self.do("send")
+        self.answers.append(reply)
 
     def flush(self) -> int:
-        self.library.calls.append("flush")
-        for offset, answered in enumerate(self.library.answers):
-            if self.library.fails.pop("offset", None) is not None:
-                answered(None, NO_OFFSET)
-                continue
-            answered("timed out" if self.library.fails.pop("answer", None) is not None else None, offset)
-        self.library.answers.clear()
+        self.calls.append("flush")
+        for offset, answered in enumerate(self.answers):
+            has_no_offset = self.fails.pop("offset", None) is not None
+            error = "timed out" if not has_no_offset and self.fails.pop("answer", None) is not None else None
+            answered(error, NO_OFFSET if has_no_offset else offset)
+        self.answers.clear()
         return 0
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self.library.do(f"send offsets of {group}: {dict(offsets)}")
-
-
-@dataclass
-class FakeGroups:
-    library: FakeLibrary
+        self.do(f"send offsets of {group}: {dict(offsets)}")
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self.library.do(f"commit offsets of {group}: {dict(offsets)}")
+        self.do(f"commit offsets of {group}: {dict(offsets)}")
 
     def delete(self, group: str) -> None:
-        self.library.do(f"delete {group}")
+        self.do(f"delete {group}")
 
     def producer(self, transactional_id: str) -> Any:
         raise NotImplementedError(transactional_id)
 
-    def consumer(self, group: str, topic: str, protocol: str) -> FakeMember:
-        self.library.do(f"join {group} of {topic} ({protocol})")
-        return FakeMember(self.library)
-
-
-@dataclass
-class FakeMember:
-    library: FakeLibrary
+    def consumer(self, group: str, topic: str, protocol: str) -> FakeLibrary:
+        self.do(f"join {group} of {topic} ({protocol})")
+        return self
 
     def poll(self, _timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        self.library.do("poll")
+        self.do("poll")
         return []
 
     def close(self) -> None:
-        self.library.do("leave")
+        self.do("leave")
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[Callable[[RoundClient, Library], ClientProcess]]:
+    """Yield a function that makes processes of clients."""
+    with closing(History(folder / "history.jsonl", RealClock())) as history:
+        yield lambda client, library: ClientProcess(client, library, history, itertools.count(1))
 
 
 def play(
-    folder: Path, library: FakeLibrary, *operations: Operation, transactional_id: str | None = "id", **more: Any
+    folder: Path, library: FakeLibrary, *operations: Operation, transactional_id: str | None = "id"
 ) -> list[tuple[str, str, int | None]]:
     """Have a client do these and close; return type, operation and transaction of each event."""
-    client = RoundClient("c", "fake", transactional_id, **more)
-    with closing(History(folder / "history.jsonl", RealClock())) as history:
-        process = ClientProcess(client, library.opened(), history, itertools.count(1))
+    folder.mkdir(exist_ok=True)
+    with processes(folder) as process_of:
+        process = process_of(RoundClient("c", "fake", transactional_id), library.opened())
         for operation in operations:
             process.play(operation)
         process.close()
@@ -144,8 +138,6 @@ def test_after_a_failure_a_new_producer_goes_on(tmp_path: Path, *, certainly: bo
 
 
 def test_a_record_that_is_refused_or_not_acknowledged_ends_the_transaction(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     assert ("fail", "produce", 1) in play(tmp_path / "a", FakeLibrary({"send": True}), PUT, COMMIT)
     done = play(tmp_path / "b", FakeLibrary({"answer": False}), PUT, COMMIT)
     assert ("info", "produce", 1) in done
@@ -179,9 +171,9 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
         "send offsets of g: {('t', 0): 7}", "commit offsets of g: {('t', 1): 8}", "join g of t (classic)", "poll",
         "leave", "delete g",
     ]  # fmt: skip
-    events = [one for one in read_lines(tmp_path / "history.jsonl") if one["f"].endswith("offset")]
-    assert {(one["group"], one["input"], one["committed"]) for one in events} == {("g", "t-0", 7), ("g", "t-1", 8)}
-    assert not any("offset" in one for one in events), "checkers treat it as the offset of a record"
+    events = [event for event in read_lines(tmp_path / "history.jsonl") if event["f"].endswith("offset")]
+    assert {(e["group"], e["input"], e["committed"]) for e in events} == {("g", "t-0", 7), ("g", "t-1", 8)}
+    assert not any("offset" in event for event in events), "checkers treat it as the offset of a record"
 
 
 @pytest.mark.parametrize(
@@ -195,39 +187,36 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
 def test_who_may_send_a_record_again(tmp_path: Path, client: RoundClient, *, sends_once: bool) -> None:
     """Copies of records of a producer that is not idempotent may be appended at any time: after later values, too."""
     library = FakeLibrary()
-    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
-        ClientProcess(client, library.opened(), history, itertools.count(1)).play(PUT)
+    with processes(tmp_path) as process_of:
+        process_of(client, library.opened()).play(PUT)
     assert ("made to send once" in library.calls) is sends_once
 
 
 def test_what_a_library_lacks_ends_the_round(tmp_path: Path) -> None:
-    bare = Library(lambda _: FakeProducer(FakeLibrary()))
-    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
+    with processes(tmp_path) as process_of:
         for client, operation in (
             (RoundClient("c", "fake"), DeleteGroup("c", "g")),
             (RoundClient("c", "fake", is_idempotent=True), PUT),
             (RoundClient("c", "fake", "id"), SendOffset("c", "g", "t", 0, 1)),
         ):
             with pytest.raises(HarnessError, match=r"here$"):
-                ClientProcess(client, bare, history, itertools.count(1)).play(operation)
+                process_of(client, Library(lambda _: FakeLibrary())).play(operation)
 
 
 def test_a_client_that_is_closed_lets_go_of_its_producer(tmp_path: Path) -> None:
     """An answer that never comes keeps the client, and kept the producer: 3,188 threads after 86 rounds of a soak."""
     library, made = FakeLibrary(), []
 
-    def producer(_: str | None) -> FakeProducer:
-        one = FakeProducer(library)
-        made.append(weakref.ref(one))
-        return one
+    def producer(_: str | None) -> FakeLibrary:
+        copy = replace(library)
+        made.append(weakref.ref(copy))
+        return copy
 
-    given = replace(library.opened(), producer=producer)
-    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
-        process = ClientProcess(RoundClient("c", "fake", "id"), given, history, itertools.count(1))
+    with processes(tmp_path) as process_of:
+        process = process_of(RoundClient("c", "fake", "id"), replace(library.opened(), producer=producer))
         process.play(PUT)
         never = [*library.answers]
         process.play(Die("c"))
         process.close()
-    assert len(made) == 2
     assert never
-    assert [one() for one in made] == [None, None]
+    assert [reference() for reference in made] == [None, None]

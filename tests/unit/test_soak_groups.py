@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_markers import encode_marker
+from test_soak_client_log import history, of_id
+from test_soak_truth import TRANSACTIONAL, end, replica
 
 from harness.broker_files.internal_topics.decode import OffsetKey, encode_group_key, encode_offset_key
 from harness.broker_files.segments.batches import Record
@@ -19,33 +20,23 @@ from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, g
 
 INFO = "info"
 KEY = ("g", ("t", 0))
-PRODUCER = 7
 ABORTED_SERVED, HIDDEN, BACK, STUCK = (
     "aborted-to-committed", "committed-to-aborted", "tombstone-divergence", "stuck-lso",
 )  # fmt: skip
 
 
-def log(*lines: tuple[str, str, int] | tuple[str, str, int, dict[str, Any]]) -> GroupLog:
+def log(*lines: tuple[Any, ...]) -> GroupLog:
     """Return the knowledge from events of (type, f, op, more)."""
-    return group_log_of(
-        [
-            {"index": at, "type": kind, "f": f, "op": op, "time_ms": at, **(more[0] if more else {})}
-            for at, (kind, f, op, *more) in enumerate(lines)
-        ]
-    )
+    return group_log_of(history(*lines))
 
 
 def plain(op: int, kind: str = INVOKE) -> Any:
     return kind, "commit offset", op, {"group": "g", "input": "t-0", "committed": op}
 
 
-def sent(op: int, kind: str = INVOKE, txn: int = 1) -> Any:
-    more = {"group": "g", "input": "t-0", "committed": op, "transactional_id": "id", "txn": txn}
+def sent(op: int, kind: str = INVOKE) -> Any:
+    more = {"group": "g", "input": "t-0", "committed": op, "transactional_id": "id", "txn": 1}
     return kind, "send offset", op, more
-
-
-def of_id(kind: str, f: str, op: int, txn: int | None = 1) -> Any:
-    return kind, f, op, {"transactional_id": "id", "txn": txn}
 
 
 def deleted(op: int, kind: str = INVOKE) -> Any:
@@ -56,8 +47,8 @@ def done(make: Any, op: int) -> list[Any]:
     return [make(op), make(op, OK)]
 
 
-def ended(f: str, op: int, txn: int = 1) -> list[Any]:
-    return [of_id(INVOKE, f, op, txn), of_id(OK, f, op, txn)]
+def ended(f: str, op: int) -> list[Any]:
+    return [of_id(INVOKE, f, op, 1), of_id(OK, f, op, 1)]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +63,9 @@ def ended(f: str, op: int, txn: int = 1) -> list[Any]:
         ([*done(plain, 1), plain(2), plain(2, INFO)], {1, 2}),
         ([*done(sent, 1), *ended("commit", 2)], {1}),
         ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], {1}),
-        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "commit", 3)], {1, 2}),
+        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "commit", 3, 1)], {1, 2}),
         # The new start of the transactional id aborts what its former client left open.
-        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "init", 3, None), of_id(OK, "init", 3, None)], {1}),
+        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "init", 3), of_id(OK, "init", 3)], {1}),
         # By when it was sent, and not by when its transaction has ended.
         ([*done(sent, 1), *done(plain, 2), *ended("commit", 3)], {2}),
         ([*done(plain, 1), *done(deleted, 2)], {None}),
@@ -87,15 +78,13 @@ def ended(f: str, op: int, txn: int = 1) -> list[Any]:
     ],
 )
 def test_offsets_that_a_group_may_have_in_the_end(lines: list[Any], possible: set[int | None]) -> None:
-    group_log = log(*lines)
     # A deletion counts as a change of the keys that were ever committed.
-    assert group_log.possible(KEY).keys() == possible
+    assert log(*lines).possible(KEY).keys() == possible
 
 
 def view(offset: int | None, *pending: int) -> GroupView:
-    return GroupView(
-        2, 0, "its replica", {} if offset is None else {KEY: offset}, {KEY: set(pending)} if pending else {}
-    )
+    committed = {} if offset is None else {KEY: offset}
+    return GroupView(2, 0, "its replica", committed, {KEY: set(pending)} if pending else {})
 
 
 @pytest.mark.parametrize(
@@ -117,9 +106,7 @@ def view(offset: int | None, *pending: int) -> GroupView:
 def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | None) -> None:
     truth = compare_groups(log(*lines), [here])
     assert [anomaly for _, anomaly, _ in truth.wrongs] == ([] if name is None else [name])
-    assert truth.counts == {
-        "keys": 1, "views": 1, "unknown": truth.unknown, "wrong": len(truth.wrongs),
-    }  # fmt: skip
+    assert truth.counts == {"keys": 1, "views": 1, "unknown": truth.unknown, "wrong": len(truth.wrongs)}
 
 
 def test_a_finding_has_the_partition_and_says_whose_view_it_is() -> None:
@@ -140,9 +127,7 @@ java.lang.IllegalStateException: Group g is not a consumer group
 """The log of a broker of 4.4.0 in a soak: it had missed the tombstones of a classic group."""
 
 
-@pytest.mark.parametrize(
-    ("log_text", "name"), [(LOG, BACK), (LOG.replace("not a consumer group", "too big"), NAMELESS)]
-)
+@pytest.mark.parametrize(("log_text", "name"), [(LOG, BACK), (LOG.replace("not a consumer group", "big"), NAMELESS)])
 def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: str, name: str) -> None:
     refusal = refusal_in(log_text)
     assert refusal is not None
@@ -153,56 +138,35 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
         "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
     )
     assert "groupId='g'" in symptom.explanation
-
-
-def test_a_log_without_a_refusal_explains_nothing() -> None:
-    assert refusal_in("10:18:03.980 [kafka-scheduler-0] [INFO] org.example.Other - Replaying nothing\n") is None
+    assert refusal_in(log_text.splitlines()[0]) is None, "a line without a refusal"
 
 
 def test_a_cluster_without_a_coordinator_is_of_no_more_use(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     assert serves_groups(folder)
-    (tmp_path / ANSWERS).write_text(json.dumps({"answers": []}))
-    assert serves_groups(folder)
-    (tmp_path / ANSWERS).write_text(json.dumps({"answers": [], "refusal": "it cannot"}))
-    assert not serves_groups(folder)
+    for content, serves in (({"answers": []}, True), ({"answers": [], "refusal": "it cannot"}, False)):
+        (tmp_path / ANSWERS).write_text(json.dumps(content))
+        assert serves_groups(folder) is serves
 
 
 def offset_batch(at: int, offset: int | None, *, transactional: bool = False) -> bytes:
     """Return a batch as a coordinator writes it (``OffsetCommitValue`` of version 3)."""
     value = None if offset is None else struct.pack(">hqihq", 3, offset, -1, 0, 0)
-    key = encode_offset_key(OffsetKey("g", "t", 0))
-    producer_id, epoch = (PRODUCER, 0) if transactional else (-1, -1)
-    return encode_batch(
-        base_offset=at,
-        records=[Record(at, 0, key, value, ())],
-        is_transactional=transactional,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-    )
+    record = Record(at, 0, encode_offset_key(OffsetKey("g", "t", 0)), value, ())
+    return encode_batch(base_offset=at, records=[record], **(TRANSACTIONAL if transactional else {}))
 
 
-def end(at: int, *, commit: bool) -> bytes:
-    return encode_marker(
-        base_offset=at, commit=commit, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
-    )
-
-
-def replica(folder: Path, *batches: bytes) -> Path:
-    path = folder / "__consumer_offsets-0"
-    path.mkdir()
-    (path / f"{0:020}.log").write_bytes(b"".join(batches))
-    return path
+WRITTEN, SENT = offset_batch(0, 5), offset_batch(1, 6, transactional=True)
 
 
 @pytest.mark.parametrize(
     ("batches", "committed", "pending"),
     [
-        ([offset_batch(0, 5)], 5, set()),
-        ([offset_batch(0, 5), offset_batch(1, None)], None, set()),
-        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True)], 5, {6}),
-        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True), end(2, commit=True)], 6, set()),
-        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True), end(2, commit=False)], 5, set()),
+        ([WRITTEN], 5, set()),
+        ([WRITTEN, offset_batch(1, None)], None, set()),
+        ([WRITTEN, SENT], 5, {6}),
+        ([WRITTEN, SENT, end(2, commit=True)], 6, set()),
+        ([WRITTEN, SENT, end(2, commit=False)], 5, set()),
         ([offset_batch(0, 6, transactional=True), offset_batch(1, 7), end(2, commit=True)], 7, set()),
     ],
 )
@@ -210,7 +174,7 @@ def test_a_coordinator_reads_a_replica(
     tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]
 ) -> None:
     group = encode_batch(base_offset=9, records=[Record(9, 0, encode_group_key("g"), None, ())])
-    group_view = replayed(replica(tmp_path, *batches, group), 1, drops_pending=True)
+    group_view = replayed(replica(tmp_path / "__consumer_offsets-0", *batches, group), 1, drops_pending=True)
     assert (group_view.broker, group_view.partition) == (1, 0)
     assert group_view.committed.get(KEY) == committed
     assert set(group_view.pending.get(KEY, ())) == pending

@@ -32,15 +32,17 @@ UNDELETED = Wrong(STATE, "k", "the value of write 1", "no value", due=0)
 LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 
 
-def truth(*wrongs: Wrong, broker: int = 2, unknown: frozenset[Any] = frozenset()) -> Truth:
-    wrongs_by_replica = {
-        (replica_broker, TP): wrongs if replica_broker == broker else () for replica_broker in (1, 2, 3)
-    }
+def truth(*wrongs: Wrong, unknown: frozenset[Any] = frozenset()) -> Truth:
+    """Return the truth about a partition whose replica on broker 2 has these errors."""
+    wrongs_by_replica = {(broker, TP): wrongs if broker == 2 else () for broker in (1, 2, 3)}
     return Truth(wrongs_by_replica, unknown, {replica: {} for replica in wrongs_by_replica}, {}, {})
 
 
 def row(anomaly: str, broker: int = 2) -> Finding:
     return finding(anomaly=anomaly, broker=broker, offset=3, key={"text": "k"}, explanation=f"it is {anomaly}")
+
+
+UNNAMED = CheckedRound([row("unexplained-divergence")])
 
 
 def verdict(actual: Truth, checked: CheckedRound = NOTHING, expected: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -55,8 +57,13 @@ def judged(
     return content
 
 
-def doubt(broker: int, reason: str) -> Doubt:
-    return Doubt(broker=broker, topic="t", partition=0, kind="contradiction", reason=reason)
+def named(result: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return anomaly and broker of each finding."""
+    return [(entry["anomaly"], entry["broker"]) for entry in result["findings"]]
+
+
+def doubted(broker: int, reason: str) -> CheckedRound:
+    return CheckedRound(doubts=[Doubt(broker=broker, topic="t", partition=0, kind="contradiction", reason=reason)])
 
 
 def test_a_round_without_anything_wrong_is_clean() -> None:
@@ -67,11 +74,10 @@ def test_a_round_without_anything_wrong_is_clean() -> None:
 
 def test_both_judges_name_one_finding() -> None:
     result = verdict(truth(UNDELETED, UNDELETED), CheckedRound([row("tombstone-divergence")]))
-    assert result["verdict"] == ANOMALY
+    assert (result["verdict"], result["unexplained"]) == (ANOMALY, [])
     (entry,) = result["findings"]
     assert (entry["anomaly"], entry["broker"], entry["count"]) == ("tombstone-divergence", 2, 2)
     assert entry["found_by"] == [CLIENTS, CHECKERS]
-    assert result["unexplained"] == []
 
 
 def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
@@ -92,67 +98,50 @@ def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None
     actual = truth()
     everywhere = replace(actual, wrongs=dict.fromkeys(actual.wrongs, (hangs,)))
     result = verdict(everywhere)
-    assert [(entry["anomaly"], entry["broker"]) for entry in result["findings"]] == [
-        (HANGING, entry) for entry in (1, 2, 3)
-    ]
+    assert named(result) == [(HANGING, 1), (HANGING, 2), (HANGING, 3)]
     assert result["unexplained"] == []
 
 
 def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
-    result = verdict(truth(LOST), CheckedRound([row("unexplained-divergence")]))
+    result = verdict(truth(LOST), UNNAMED)
     assert (result["verdict"], result["findings"]) == (UNKNOWN, [])
     assert [entry["found_by"] for entry in result["unexplained"]] == [CLIENTS, CHECKERS]
-
-
-def test_a_key_that_no_client_knows_is_not_unexplained() -> None:
-    result = verdict(truth(unknown=frozenset({(TP, "k")})), CheckedRound([row("unexplained-divergence")]))
-    assert result["verdict"] == CLEAN
+    unknown_key = truth(unknown=frozenset({(TP, "k")}))
+    assert verdict(unknown_key, UNNAMED)["verdict"] == CLEAN, "no client knows the key"
 
 
 def test_what_clients_can_name_is_not_unexplained() -> None:
     carried_out = replace(LOST, counts_aborted=(7,))
-    actual = replace(truth(carried_out), followed={(TP, 7): {"committed"}})
-    result = verdict(actual, CheckedRound([row("unexplained-divergence")]))
-    assert [(entry["anomaly"], entry["found_by"]) for entry in result["findings"]] == [
-        ("aborted-to-committed", [CLIENTS])
-    ]
+    result = verdict(replace(truth(carried_out), followed={(TP, 7): {"committed"}}), UNNAMED)
+    assert (named(result), result["findings"][0]["found_by"]) == ([("aborted-to-committed", 2)], [CLIENTS])
     assert result["unexplained"] == []
-    assert verdict(truth(LOST), CheckedRound([row("unexplained-divergence")]))["findings"] == []
 
 
 def test_what_lies_below_the_log_start_is_no_finding() -> None:
     """Compaction removes a marker whose transaction lies below the log start, and leaves its records on disk."""
-    actual = replace(truth(), log_starts={(2, TP): 4})
-    assert verdict(actual, CheckedRound([row("stuck-lso")]))["verdict"] == CLEAN
-    assert verdict(replace(actual, log_starts={(2, TP): 3}), CheckedRound([row("stuck-lso")]))["verdict"] == ANOMALY
+    for log_start, expected in ((4, CLEAN), (3, ANOMALY)):
+        actual = replace(truth(), log_starts={(2, TP): log_start})
+        assert verdict(actual, CheckedRound([row("stuck-lso")]))["verdict"] == expected
 
 
 def test_expected_findings_are_listed_and_tolerated() -> None:
     actual, checked = truth(UNDELETED), CheckedRound([row("tombstone-divergence")])
     result = verdict(actual, checked, ("tombstone-divergence",))
-    assert result["verdict"] == AS_EXPECTED
-    assert result["reason"].endswith(
-        "agree with the history of clients, but for known findings: 1 tombstone-divergence"
-    )
-    assert [entry["anomaly"] for entry in result["findings"]] == ["tombstone-divergence"]
+    assert (result["verdict"], named(result)) == (AS_EXPECTED, [("tombstone-divergence", 2)])
+    assert result["reason"].endswith("the history of clients, but for known findings: 1 tombstone-divergence")
     assert verdict(actual, checked, ("stuck-lso",))["verdict"] == ANOMALY
 
 
-@pytest.mark.parametrize(
-    "checked",
-    [CheckedRound(raised={"doubts": "ValueError: no"}), CheckedRound(doubts=[doubt(1, "it contradicts itself")])],
-)
+@pytest.mark.parametrize("checked", [CheckedRound(raised={"doubts": "ValueError: no"}), doubted(1, "it contradicts")])
 def test_what_could_not_be_judged_forbids_clean(checked: CheckedRound) -> None:
     assert verdict(truth(), checked)["verdict"] == UNKNOWN
 
 
 def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
-    reason = "the broker says that producer 3 has an open transaction, its log that it has none"
-    checked = CheckedRound(doubts=[doubt(2, reason)])
-    assert judged(JudgeResults(RoundEvidence(truth()), checked, AUDITED))["verdict"] == UNKNOWN
-    actual = JudgeResults(RoundEvidence(truth()), checked, AUDITED, reopened=[reopened(2, ("t", 0), 3, 5, 9)])
-    result = judged(actual)
-    assert (result["verdict"], [entry["anomaly"] for entry in result["findings"]]) == (ANOMALY, [REOPENED])
+    checked = doubted(2, "the broker says that producer 3 has an open transaction, its log that it has none")
+    assert verdict(truth(), checked)["verdict"] == UNKNOWN
+    actual = JudgeResults(RoundEvidence(truth()), checked, AUDITED, reopened=[reopened(2, TP, 3, 5, 9)])
+    assert (judged(actual)["verdict"], named(judged(actual))) == (ANOMALY, [(REOPENED, 2)])
     assert judged(actual, [REOPENED])["verdict"] == AS_EXPECTED
 
 
@@ -186,15 +175,11 @@ def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSes
         "stuck": [(1.0, put(T)), (3.0, KILL), (5.0, DIES), (15.0, START)],
     }
     rounds = {RunFolder(tmp_path / name): play_steps(tmp_path / name, *timed) for name, timed in steps.items()}
-    verdicts = {name: to_json(result) for name, result in judge_rounds(spark, rounds).items()}
-    entry = {
-        name: [(entry["anomaly"], entry["broker"], entry["found_by"]) for entry in result["findings"]]
-        for name, result in verdicts.items()
-    }
-    assert entry == {"clean": [], "divergence": [("tombstone-divergence", 2, [CLIENTS, CHECKERS])], "stuck": []}
-    assert {name: result["verdict"] for name, result in verdicts.items()} == {
-        "clean": CLEAN, "divergence": ANOMALY, "stuck": CLEAN,
+    verdicts: dict[str, Any] = {name: to_json(result) for name, result in judge_rounds(spark, rounds).items()}
+    assert {name: (result["verdict"], named(result)) for name, result in verdicts.items()} == {
+        "clean": (CLEAN, []), "divergence": (ANOMALY, [("tombstone-divergence", 2)]), "stuck": (CLEAN, []),
     }  # fmt: skip
     assert all(result["unexplained"] == [] and result["checker_errors"] == {} for result in verdicts.values())
+    assert verdicts["divergence"]["findings"][0]["found_by"] == [CLIENTS, CHECKERS]
     assert verdicts["divergence"]["audit"]["counts"]["found"] == 1
     assert {entry["guarantee"]: entry["holds"] for entry in verdicts["clean"]["guarantees"]}["order"] is True

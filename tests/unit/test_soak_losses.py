@@ -5,27 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings import audited_verdict, finding, violated
+from findings import audited_verdict, violated
 from metadata_logs import change, partition, read_metadata_log, topic, write_metadata_log
 from soaked import SMALL
+from test_soak_judge import NOTHING, judged, named, row
+from test_soak_truth import wrote
 
-from harness.json_codec import to_json
-from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
-from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom
 from harness.soak.causes.lost_unsynced import Loss, losses_of, unclean_leaders
-from harness.soak.evidence.client_log import COMMITTED, Transaction, WrittenRecord
-from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
+from harness.soak.evidence.client_log import COMMITTED, Transaction
+from harness.soak.judge.round_verdict import CheckedRound, JudgeResults
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
-from harness.soak.play.round import PlayedRound
 
 TP, OTHER = ("t", 0), ("u", 0)
 LOST, HOLE, SKIPPED_MARKER, UNCLEAN = (
     "lost-unsynced", "hole-after-power-failure", "skipped-marker", "unclean-election",
 )  # fmt: skip
-PLAYED = PlayedRound(Schedule((), target="kafka-4.4", plan=SMALL))
 AUDITED = audited_verdict("t", "u")
 ALONE = Loss(2, TP, 8, 12, was_alone=True)
 SKIPPED = Loss(2, TP, 8, 12, is_hole=True)
@@ -75,44 +72,33 @@ def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
 
 
 def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
-    wrongs_by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
-    return Truth(
-        wrongs_by_replica,
-        frozenset(),
-        {replica: {} for replica in wrongs_by_replica},
-        {3: Transaction(3, "id", COMMITTED)},
-        {},
-    )
+    by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
+    committed = {3: Transaction(3, "id", COMMITTED)}
+    return Truth(by_replica, frozenset(), {replica: {} for replica in by_replica}, committed, {})
 
 
-def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008
-    results = JudgeResults(RoundEvidence(actual, SMALL.brokers, losses), checked, AUDITED)
-    content: dict[str, Any] = to_json(verdict_of(PLAYED, results))
-    return content
+def everywhere(wrong: Wrong, tp: tuple[str, int] = TP) -> Truth:
+    return truth(dict.fromkeys((1, 2, 3), (wrong,)), tp)
 
 
-def row(anomaly: str, broker: int) -> Finding:
-    return finding(anomaly=anomaly, broker=broker, offset=7, key={"text": "k"}, explanation=f"it is {anomaly}")
+def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = NOTHING) -> dict[str, Any]:
+    return judged(JudgeResults(RoundEvidence(actual, SMALL.brokers, losses), checked, AUDITED))
 
 
 @pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda wrong: wrong.kind)
 def test_what_every_replica_lost_is_listed_and_no_anomaly(wrong: Wrong) -> None:
-    actual = truth(dict.fromkeys((1, 2, 3), (wrong,)))
-    result = verdict(actual, ALONE)
-    assert result["verdict"] == AS_EXPECTED
-    assert [(entry["anomaly"], entry["broker"]) for entry in result["findings"]] == [(LOST, 1), (LOST, 2), (LOST, 3)]
-    assert result["unexplained"] == []
-    assert (
-        "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
-        in result["findings"][0]["explanation"]
-    )
-    assert verdict(actual)["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
+    result = verdict(everywhere(wrong), ALONE)
+    assert (result["verdict"], result["unexplained"]) == (AS_EXPECTED, [])
+    assert named(result) == [(LOST, 1), (LOST, 2), (LOST, 3)]
+    says = "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
+    assert says in result["findings"][0]["explanation"]
+    assert verdict(everywhere(wrong))["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
 
 
 def test_what_the_checkers_call_it_does_not_matter() -> None:
     checked = CheckedRound([row("committed-to-aborted", 1), row("unexplained-divergence", 3)])
-    result = verdict(truth(dict.fromkeys((1, 2, 3), (GONE,))), ALONE, checked=checked)
-    assert (result["verdict"], {entry["anomaly"] for entry in result["findings"]}) == (AS_EXPECTED, {LOST})
+    result = verdict(everywhere(GONE), ALONE, checked=checked)
+    assert (result["verdict"], {name for name, _ in named(result)}) == (AS_EXPECTED, {LOST})
 
 
 @pytest.mark.parametrize(
@@ -126,31 +112,27 @@ def test_what_the_checkers_call_it_does_not_matter() -> None:
     ids=["one", "two", "differently", "another key"],
 )
 def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]) -> None:
-    checked = CheckedRound([row("stuck-lso", 2)])
-    result = verdict(truth(wrongs), ALONE, checked=checked)
+    result = verdict(truth(wrongs), ALONE, checked=CheckedRound([row("stuck-lso", 2)]))
     assert result["verdict"] == ANOMALY
-    assert LOST not in {entry["anomaly"] for entry in result["findings"]}
+    assert LOST not in {name for name, _ in named(result)}
 
 
 def names_of_offsets(
     anomaly: str, brokers: tuple[int, ...], evidence: RoundEvidence
 ) -> tuple[list[tuple[int, str]], str]:
     """Return partition and name of each wrong offset of two partitions, and the words of the first one's cause."""
-    symptoms = [
-        Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly)
-        for number in (0, 1)
-        for broker in brokers
-    ]
+    places = [(number, broker) for number in (0, 1) for broker in brokers]
+    symptoms = [Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly) for number, broker in places]
     diagnoses = diagnose(evidence, symptoms)
-    named = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
-    return [(symptom.partition[1], name) for symptom, (name, _) in zip(symptoms, named, strict=True)], named[0][1]
+    causes = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
+    return [(symptom.partition[1], name) for symptom, (name, _) in zip(symptoms, causes, strict=True)], causes[0][1]
 
 
 @pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST), ((1, 3), "stuck-lso")])
 def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name: str) -> None:
     loss = Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)
-    named, words = names_of_offsets("stuck-lso", brokers, RoundEvidence(truth({}), (1, 2, 3), [loss]))
-    assert named == [*((0, name) for _ in brokers), *((1, "stuck-lso") for _ in brokers)]
+    names, words = names_of_offsets("stuck-lso", brokers, RoundEvidence(truth({}), (1, 2, 3), [loss]))
+    assert names == [*((0, name) for _ in brokers), *((1, "stuck-lso") for _ in brokers)]
     assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in words) is (name == LOST)
 
 
@@ -166,22 +148,20 @@ def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
     anomaly: str, brokers: tuple[int, ...], name: str
 ) -> None:
     line = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
-    named, words = names_of_offsets(anomaly, brokers, RoundEvidence(truth({}), (1, 2, 3), skipped=[line]))
-    assert named == [*((0, name) for _ in brokers), *((1, anomaly) for _ in brokers)]
+    names, words = names_of_offsets(anomaly, brokers, RoundEvidence(truth({}), (1, 2, 3), skipped=[line]))
+    assert names == [*((0, name) for _ in brokers), *((1, anomaly) for _ in brokers)]
     assert ("left out the marker of a transaction of soak-1-t0" in words) is (name == SKIPPED_MARKER)
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:
     actual = truth({1: (replace(OPEN, key="another"), GONE), 2: (GONE,), 3: (GONE,)})
     result = verdict(actual, replace(ALONE, was_alone=False, led_uncleanly=True))
-    assert result["verdict"] == ANOMALY
-    named = {(entry["anomaly"], entry["broker"]) for entry in result["findings"]}
-    assert named == {(LOST, 1), (LOST, 2), (LOST, 3), (UNCLEAN, 1)}
-    assert result["unexplained"] == []
+    assert (result["verdict"], result["unexplained"]) == (ANOMALY, [])
+    assert set(named(result)) == {(LOST, 1), (LOST, 2), (LOST, 3), (UNCLEAN, 1)}
 
 
 def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
-    of_transaction, plain = (truth(dict.fromkeys((1, 2, 3), (wrong,)), OTHER) for wrong in (OPEN, GONE))
+    of_transaction, plain = (everywhere(wrong, OTHER) for wrong in (OPEN, GONE))
     assert verdict(of_transaction, ALONE)["verdict"] == ANOMALY
     assert verdict(of_transaction, OF_OUTCOMES)["verdict"] == AS_EXPECTED
     assert verdict(plain, OF_OUTCOMES)["verdict"] not in {AS_EXPECTED, CLEAN}
@@ -195,31 +175,22 @@ def test_offsets_that_were_given_again_are_no_violation() -> None:
 
 @pytest.mark.parametrize("offset", [8, 12])
 def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
-    written = {(TP, offset): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=offset)}
-    actual = replace(truth({2: (GONE,)}), at=written)
+    actual = replace(truth({2: (GONE,)}), at={(TP, offset): wrote(1, "k", offset)})
     result = verdict(actual, SKIPPED)
-    assert result["verdict"] == ANOMALY
-    assert [(entry["anomaly"], entry["broker"]) for entry in result["findings"]] == [(HOLE, 2)]
+    assert (result["verdict"], named(result), result["unexplained"]) == (ANOMALY, [(HOLE, 2)], [])
     assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in result["reason"]
     assert "has a later segment, where its log continues" in result["reason"]
-    assert result["unexplained"] == []
-    by_checkers = verdict(actual, SKIPPED, checked=CheckedRound([row("unexplained-divergence", 2)]))
-    assert [entry["anomaly"] for entry in by_checkers["findings"]] == [HOLE]
+    assert named(verdict(actual, SKIPPED, checked=CheckedRound([row("unexplained-divergence")]))) == [(HOLE, 2)]
 
 
 @pytest.mark.parametrize(("marker", "name"), [(9, HOLE), (13, "stuck-lso")])
 def test_a_transaction_whose_marker_lies_in_a_hole_is_open_by_it(marker: int, name: str) -> None:
     """Found by a soak with the gate, which called it stuck-lso: no compaction had removed that marker."""
-    written = {(TP, 7): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=3, offset=7)}
-    actual = replace(truth({2: (OPEN,)}), at=written, markers={(TP, 3): {marker}})
-    assert [(entry["anomaly"], entry["broker"]) for entry in verdict(actual, SKIPPED)["findings"]] == [(name, 2)]
+    actual = replace(truth({2: (OPEN,)}), at={(TP, 7): wrote(1, "k", 7, 3)}, markers={(TP, 3): {marker}})
+    assert named(verdict(actual, SKIPPED)) == [(name, 2)]
 
 
-def test_what_lies_elsewhere_is_of_no_hole() -> None:
-    written = {(TP, 13): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=13)}
-    elsewhere, on_another = (
-        replace(truth({2: (OPEN,)}), at=written),
-        replace(truth({1: (OPEN,)}), at={(TP, 9): written[TP, 13]}),
-    )
-    for actual in (elsewhere, on_another):
-        assert [entry["anomaly"] for entry in verdict(actual, SKIPPED)["findings"]] == ["stuck-lso"]
+@pytest.mark.parametrize(("broker", "offset"), [(2, 13), (1, 9)])
+def test_what_lies_elsewhere_is_of_no_hole(broker: int, offset: int) -> None:
+    actual = replace(truth({broker: (OPEN,)}), at={(TP, offset): wrote(1, "k", 13)})
+    assert named(verdict(actual, SKIPPED)) == [("stuck-lso", broker)]

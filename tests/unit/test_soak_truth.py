@@ -30,9 +30,11 @@ from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
 TP = ("t", 0)
 PRODUCER = 7
+TRANSACTIONAL: dict[str, Any] = {"is_transactional": True, "producer_id": PRODUCER, "producer_epoch": 0}
 HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER = (
     "hanging-transaction", "reopened-transaction", "skipped-marker", "stale-marker",
 )  # fmt: skip
+SKIPPED_LINE: dict[str, Any] = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
 
 
 def names_of(evidence: RoundEvidence) -> list[set[str]]:
@@ -40,17 +42,16 @@ def names_of(evidence: RoundEvidence) -> list[set[str]]:
     return list(names_by_replica(evidence).values())
 
 
+def wrote(
+    number: int, key: str, offset: int | None, transaction: int | None = None, *, deletes: bool = False
+) -> WrittenRecord:
+    return WrittenRecord(number, *TP, key, deletes, transaction, offset)
+
+
 def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
     value = None if deletes else str(write).encode()
     record = Record(offset, 0, key.encode(), value, ((HEADER_OP, str(write).encode()),))
-    producer_id, producer_epoch = (PRODUCER, 0) if transactional else (-1, -1)
-    return encode_batch(
-        base_offset=offset,
-        records=[record],
-        is_transactional=transactional,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
+    return encode_batch(base_offset=offset, records=[record], **(TRANSACTIONAL if transactional else {}))
 
 
 def end(offset: int, *, commit: bool, by: int = 0) -> bytes:
@@ -79,11 +80,8 @@ VALUE, DELETE = data(1, 0, "k"), data(2, 1, "k", deletes=True, transactional=Tru
 
 def clients(outcome: str) -> ClientLog:
     """Know of a value of k at offset 0, and of a transaction that deletes k at offset 1."""
-    return ClientLog(
-        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
-         2: WrittenRecord(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
-        {9: Transaction(9, "id", outcome)},
-    )  # fmt: skip
+    writes = {1: wrote(1, "k", 0), 2: wrote(2, "k", 1, 9, deletes=True)}
+    return ClientLog(writes, {9: Transaction(9, "id", outcome)})
 
 
 def audited(accusations: Sequence[Finding], verdict: str = "anomaly") -> Verdict:
@@ -100,9 +98,8 @@ def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) ->
 def test_a_record_is_what_its_broker_serves_it_as() -> None:
     aborted = stored(VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
     committed, opened = stored(VALUE, DELETE, end(2, commit=True)), stored(VALUE, DELETE)
-    assert [record.belief for record in aborted.records] == [COMMITTED, ABORTED]
-    assert [record.belief for record in committed.records] == [COMMITTED, COMMITTED]
-    assert [record.belief for record in opened.records] == [COMMITTED, OPEN]
+    beliefs = [[record.belief for record in log.records] for log in (aborted, committed, opened)]
+    assert beliefs == [[COMMITTED, ABORTED], [COMMITTED, COMMITTED], [COMMITTED, OPEN]]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +124,12 @@ def test_a_replica_is_wrong_by_what_clients_know(outcome: str, marker: str | Non
     assert truth.unknown_keys == ({(TP, "k")} if outcome == UNKNOWN else set())
 
 
+VALUE_ALONE, CARRIED_OUT = stored(VALUE), stored(DELETE, end(2, commit=True))
+
+
 def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out() -> None:
     """The case that audits had the wrong way round: brokers 1 and 3 still have the value, and are right."""
-    right = stored(VALUE)
-    carried_out = stored(DELETE, end(2, commit=True))
-    truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out})
+    truth = compare(clients(ABORTED), {(1, TP): VALUE_ALONE, (2, TP): CARRIED_OUT})
     assert judge(truth, finding(1)) == WRONG
     assert judge(truth, finding(2)) == RIGHT
     assert judge(truth, finding(2, right=[1])) == RIGHT
@@ -141,20 +139,15 @@ def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out() -> 
     assert (done.counts["diverged"], done.counts["found"]) == (1, 1)
     assert (done.counts["right accusations"], done.counts["wrong accusations"]) == (1, 1)
     assert [wrong["finding"].broker for wrong in done.wrong] == [1]
-
-
-def test_who_is_called_right_must_not_be_wrong() -> None:
-    replica_log = stored(DELETE, end(2, commit=True))
-    truth = compare(clients(ABORTED), {(1, TP): replica_log, (2, TP): replica_log})
-    assert judge(truth, finding(2, right=[1])) == WRONG
+    both_wrong = compare(clients(ABORTED), {(1, TP): CARRIED_OUT, (2, TP): CARRIED_OUT})
+    assert judge(both_wrong, finding(2, right=[1])) == WRONG, "a replica that is called right must not be wrong"
 
 
 def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction() -> None:
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[8] = WrittenRecord(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
-    missed = stored(VALUE)
+    log.writes[3], log.transactions[8] = wrote(3, "k", 3, 8), Transaction(8, "other", ABORTED)
     stuck = stored(VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
-    truth = compare(log, {(1, TP): missed, (2, TP): stuck})
+    truth = compare(log, {(1, TP): VALUE_ALONE, (2, TP): stuck})
     assert {wrong.kind for wrong in truth.wrongs[2, TP]} == {STUCK}
     assert judge(truth, finding(1, right=[2])) == RIGHT
     assert judge(truth, finding(2)) == WRONG, "of its final state it is right"
@@ -163,9 +156,7 @@ def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction() -> None:
 
 @pytest.mark.parametrize(("leader", "harmful"), [(1, 0), (2, 1)])
 def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(leader: int, harmful: int) -> None:
-    right = stored(VALUE)
-    carried_out = stored(DELETE, end(2, commit=True))
-    truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out, (3, TP): right})
+    truth = compare(clients(ABORTED), {(1, TP): VALUE_ALONE, (2, TP): CARRIED_OUT, (3, TP): VALUE_ALONE})
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [leader]}]}
     result = finding(3, commands=["kafka-configs.sh …", f"echo '{json.dumps(plan)}' > without.json"])
     assert tally(truth, audited([result])).counts["harmful copies"] == harmful
@@ -174,12 +165,10 @@ def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(leader: int, harm
 def test_a_missed_marker_that_agrees_is_right_by_luck() -> None:
     """Two transactions of a client end by the marker of the second one, and both were committed."""
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
-    batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
-    whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
-    logs = {1: whole, 2: batches}
-    replica_log = {(b, TP): stored(*parts) for b, parts in logs.items()}
-    truth = compare(log, replica_log)
+    log.writes[3], log.transactions[10] = wrote(3, "o", 3, 10), Transaction(10, "id", COMMITTED)
+    second = (data(3, 3, "o", transactional=True), end(4, commit=True))
+    whole, missed = stored(VALUE, DELETE, end(2, commit=True), *second), stored(VALUE, DELETE, *second)
+    truth = compare(log, {(1, TP): whole, (2, TP): missed})
     assert truth.diverged == set()
     assert truth.missed == {(1, TP): {}, (2, TP): {9: COMMITTED}}
     assert [judge(truth, finding(broker, offset=1)) for broker in (1, 2)] == [WRONG, BY_LUCK]
@@ -193,10 +182,8 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
 ) -> None:
     """An empty batch, or the entry of `.txnindex` alone."""
     log = clients(outcome)
-    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
-    emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
-    remains = [emptied] if is_emptied else []
-    batches = [VALUE, *remains, data(3, 3, "o", transactional=True), end(4, commit=False)]
+    log.writes[3], log.transactions[10] = wrote(3, "o", 3, 10), Transaction(10, "id", ABORTED)
+    batches = [VALUE, *[EMPTIED] * is_emptied, data(3, 3, "o", transactional=True), end(4, commit=False)]
     truth = compare(log, {(2, TP): stored(*batches, aborted=((1, 4),))})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == judged
@@ -205,9 +192,8 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
 def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing() -> None:
     """Its records were never acknowledged, it was aborted, and every replica has cleaned it away."""
     log = clients(ABORTED)
-    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, None), Transaction(10, "id", ABORTED)
-    entry_alone = stored(VALUE, end(4, commit=False), aborted=((1, 4),))
-    truth = compare(log, {(2, TP): entry_alone})
+    log.writes[3], log.transactions[10] = wrote(3, "o", None, 10), Transaction(10, "id", ABORTED)
+    truth = compare(log, {(2, TP): stored(VALUE, end(4, commit=False), aborted=((1, 4),))})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == BY_LUCK
 
@@ -226,11 +212,10 @@ def test_a_transaction_that_a_stale_marker_ended_has_its_name() -> None:
     """Found by a soak on 4.4.0: a third COMMIT came when the producer was forgotten and wrote again."""
     twice = (end(0, commit=True, by=1), end(1, commit=True, by=2))
     delete = data(2, 2, "k", deletes=True, transactional=True)
-    late, right = (stored(*twice, delete, end(3, commit=True, by=epoch))
-                 for name, epoch in (("late", 1), ("own", 2)))  # fmt: skip
     log = clients(ABORTED)
-    log.writes[2] = replace(log.writes[2], offset=2)
-    for replica_log, name in ((late, STALE_MARKER), (right, "aborted-to-committed")):
+    log.writes[2].offset = 2
+    for epoch, name in ((1, STALE_MARKER), (2, "aborted-to-committed")):
+        replica_log = stored(*twice, delete, end(3, commit=True, by=epoch))
         truth = compare(log, {(broker, TP): replica_log for broker in (1, 2, 3)})
         assert names_of(RoundEvidence(truth)) == [{name}] * 3
 
@@ -241,25 +226,22 @@ def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its
     replica_log = stored(VALUE, DELETE, later, end(3, commit=True))
     correct = stored(VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
     log = clients(ABORTED)
-    log.transactions[10] = Transaction(10, "id", COMMITTED)
-    log.writes[3] = WrittenRecord(3, *TP, "l", is_delete=False, transaction=10, offset=2)
-    line = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
+    log.writes[3], log.transactions[10] = wrote(3, "l", 2, 10), Transaction(10, "id", COMMITTED)
 
     def names(lines: list[dict[str, Any]], *replicas: ReplicaLog) -> list[set[str]]:
         truth = compare(log, {(broker, TP): replica_log for broker, replica_log in enumerate(replicas)})
         return names_of(RoundEvidence(truth, skipped=lines))
 
-    assert names([line], replica_log, replica_log) == [{SKIPPED_MARKER}] * 2
-    for other in ([], [{**line, "transactional_id": "other"}], [{**line, "partitions": [["t", 1]]}]):
+    assert names([SKIPPED_LINE], replica_log, replica_log) == [{SKIPPED_MARKER}] * 2
+    for other in ([], [SKIPPED_LINE | {"transactional_id": "other"}], [SKIPPED_LINE | {"partitions": [["t", 1]]}]):
         assert names(other, replica_log, replica_log) == [{"aborted-to-committed"}] * 2
-    assert names([line], replica_log, correct)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
+    assert names([SKIPPED_LINE], replica_log, correct)[0] == {"aborted-to-committed"}, "another replica has its marker"
 
 
 def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_its_name() -> None:
     replica_log = stored(VALUE, DELETE)
     truth = compare(clients(COMMITTED), {(broker, TP): replica_log for broker in (1, 2)})
-    line = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
-    for lines, name in (([line], SKIPPED_MARKER), ([], HANGING)):
+    for lines, name in (([SKIPPED_LINE], SKIPPED_MARKER), ([], HANGING)):
         assert names_of(RoundEvidence(truth, skipped=lines)) == [{name}] * 2
 
 
@@ -267,21 +249,19 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     """Found by a soak on 4.4.0: a broker kept the transaction open after the log start had moved past its records."""
     replica_log = stored(log_start=3)
     truth = compare(clients(COMMITTED), {(broker, TP): replica_log for broker in (1, 2)})
-    lines_of_log = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
 
-    def name(lines: list[dict[str, Any]], offset: int) -> str:
+    def name(offset: int, *lines: dict[str, Any]) -> str:
         symptom = reopened(1, TP, PRODUCER, offset, None)
         return diagnose(RoundEvidence(truth, skipped=lines), [symptom])[symptom].name
 
-    assert name(lines_of_log, 1) == SKIPPED_MARKER
-    assert name([], 1) == REOPENED
-    assert name(lines_of_log, 0) == REOPENED, "a record outside of transactions"
-    assert name(lines_of_log, 2) == REOPENED, "a record that nobody knows"
+    assert name(1, SKIPPED_LINE) == SKIPPED_MARKER
+    assert name(1) == REOPENED
+    assert name(0, SKIPPED_LINE) == REOPENED, "a record outside of transactions"
+    assert name(2, SKIPPED_LINE) == REOPENED, "a record that nobody knows"
 
 
 def test_markers_are_known_from_the_replicas_that_have_them() -> None:
-    whole = stored(VALUE, DELETE, end(2, commit=True))
-    without = stored(VALUE, DELETE)
+    whole, without = stored(VALUE, DELETE, end(2, commit=True)), stored(VALUE, DELETE)
     assert compare(clients(COMMITTED), {(1, TP): whole, (2, TP): without}).markers == {(TP, 9): {2}}
     assert compare(clients(COMMITTED), {(2, TP): without}).markers == {}
 
@@ -290,18 +270,13 @@ def test_markers_are_known_from_the_replicas_that_have_them() -> None:
 def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(epoch: int, *, is_late: bool) -> None:
     """Found by a soak on 4.3.1: a batch of epoch 14 behind one of 139, with a second copy of a delete."""
     keys = {1: ("k", 0), 2: ("k", 1), 3: ("o", None), 4: ("p", 2)}
-    log = ClientLog({
-        number: WrittenRecord(number, *TP, key, is_delete=number == 1, transaction=None, offset=offset, client="one")
-        for number, (key, offset) in keys.items()
-    })  # fmt: skip
+    log = ClientLog({number: wrote(number, *written, deletes=number == 1) for number, written in keys.items()})
 
-    def remaining(number: int, offset: int, base_offset: int, epoch: int) -> bytes:
+    def remaining(number: int, offset: int, epoch: int, **batch: int) -> bytes:
         record = Record(offset, 0, keys[number][0].encode(), b"v", ((HEADER_OP, str(number).encode()),))
-        return encode_batch(
-            base_offset=base_offset, records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset
-        )
+        return encode_batch(records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset, **batch)
 
-    replica_log = stored(remaining(4, 2, 0, 1), remaining(3, 4, 3, epoch))
+    replica_log = stored(remaining(4, 2, 1, base_offset=0), remaining(3, 4, epoch, base_offset=3))
     truth = compare(log, {(1, TP): replica_log})
     assert ((TP, "k") in truth.unknown_keys, bool(truth.wrongs[1, TP])) == (is_late, not is_late)
     log.writes[1].client = log.writes[2].client = "another"
@@ -309,7 +284,7 @@ def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(epoch:
 
 
 def test_what_no_client_knows_is_neither_right_nor_wrong() -> None:
-    truth = compare(clients(UNKNOWN), {(1, TP): stored(VALUE)})
+    truth = compare(clients(UNKNOWN), {(1, TP): VALUE_ALONE})
     assert judge(truth, finding(1)) == EITHER
     assert tally(truth, audited([finding(1)])).counts["wrong accusations"] == 0
 
@@ -321,22 +296,16 @@ def test_a_missed_marker_of_a_write_that_nobody_knows_is_neither_right_nor_wrong
     assert judge(truth, finding(2, offset=7)) == WRONG, "the key is known"
 
 
-def test_an_undecided_finding_accuses_nobody() -> None:
-    carried_out = stored(DELETE, end(2, commit=True))
-    truth = compare(clients(ABORTED), {(2, TP): carried_out})
-    done = tally(truth, audited([finding(1, decided=False)]))
+def test_an_undecided_finding_accuses_nobody_and_one_where_every_replica_is_right_is_for_nothing() -> None:
+    done = tally(compare(clients(ABORTED), {(2, TP): CARRIED_OUT}), audited([finding(1, decided=False)]))
     assert (done.counts["found"], done.counts["undecided"], done.counts["wrong accusations"]) == (1, 1, 0)
-
-
-def test_a_finding_where_every_replica_is_right_is_for_nothing() -> None:
-    truth = compare(clients(ABORTED), {(1, TP): stored(VALUE)})
-    done = tally(truth, audited([finding(1, decided=False)]))
+    done = tally(compare(clients(ABORTED), {(1, TP): VALUE_ALONE}), audited([finding(1, decided=False)]))
     assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
     assert [accusation.broker for accusation in done.for_nothing] == [1]
 
 
 def test_a_diverged_partition_without_a_finding_is_missed() -> None:
-    truth = compare(clients(ABORTED), {(2, TP): stored(DELETE, end(2, commit=True))})
+    truth = compare(clients(ABORTED), {(2, TP): CARRIED_OUT})
     done = tally(truth, audited([], "clean"))
     assert (done.counts["found"], done.counts["called clean"]) == (0, 1)
     assert [(entry["partition"], entry["verdict"]) for entry in done.missed] == [("t-0", "clean")]
@@ -346,9 +315,8 @@ def test_a_diverged_partition_without_a_finding_is_missed() -> None:
 def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
     """A further delete by a transaction of unknown outcome makes no difference."""
     log = clients(UNKNOWN)
-    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=True, transaction=None, offset=2)
-    log.writes[2].offset = 3
-    truth = compare(log, {(1, TP): stored(VALUE), (2, TP): ReplicaLog()})
+    log.writes[3], log.writes[2].offset = wrote(3, "k", 2, deletes=True), 3
+    truth = compare(log, {(1, TP): VALUE_ALONE, (2, TP): ReplicaLog()})
     assert truth.unknown_keys == set()
     assert judge(truth, finding(1)) == RIGHT
     assert judge(truth, finding(2)) == WRONG
@@ -357,18 +325,15 @@ def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
 
 def test_a_state_that_no_outcome_leads_to_is_wrong() -> None:
     log = clients(UNKNOWN)
-    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=False, transaction=None, offset=5)
-    log.writes[2].offset = 6
-    truth = compare(log, {(1, TP): stored(VALUE), (2, TP): ReplicaLog()})
+    log.writes[3], log.writes[2].offset = wrote(3, "k", 5), 6
+    truth = compare(log, {(1, TP): VALUE_ALONE, (2, TP): ReplicaLog()})
     assert truth.unknown_keys == {(TP, "k")}
     assert [wrong.truth for wrong in truth.wrongs[1, TP]] == ["no value or the value of write 3"]
     assert truth.wrongs[2, TP] == ()
 
 
 def test_a_record_that_was_written_twice_is_known_by_nobody() -> None:
-    replica_log = stored(VALUE, data(1, 1, "k"))
-    log = ClientLog({1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
-    assert compare(log, {(1, TP): replica_log}).unknown_keys == {(TP, "k")}
+    assert compare(plain((False, 0)), {(1, TP): stored(VALUE, data(1, 1, "k"))}).unknown_keys == {(TP, "k")}
 
 
 def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
@@ -384,24 +349,19 @@ def named_here(log: ClientLog, *batches: bytes, log_start: int = 0, **others: An
 
 def followed_by(outcome: str, log: ClientLog) -> ClientLog:
     """Have the client end another transaction in the same partition, of which no replica has a record."""
-    log.writes[3] = WrittenRecord(3, *TP, "other", is_delete=True, transaction=10, offset=5)
-    log.transactions[10] = Transaction(10, "id", outcome)
+    log.writes[3], log.transactions[10] = wrote(3, "other", 5, 10, deletes=True), Transaction(10, "id", outcome)
     return log
 
 
-PUT, AGAIN = data(1, 0, "k"), data(2, 1, "k", deletes=True)
+AGAIN = data(2, 1, "k", deletes=True)
+EMPTIED = encode_batch(base_offset=1, last_offset=1, **TRANSACTIONAL)
 
 
 def plain(*writes: tuple[bool, int | None]) -> ClientLog:
     """Know of writes of k, by whether they delete it and their offset."""
-    return ClientLog(
-        {n: WrittenRecord(n, *TP, "k", deletes, None, offset) for n, (deletes, offset) in enumerate(writes, 1)}
-    )
+    return ClientLog({n: wrote(n, "k", offset, deletes=deletes) for n, (deletes, offset) in enumerate(writes, 1)})
 
 
-EMPTIED = encode_batch(
-    base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
-)
 DELETED, UNANSWERED = plain((False, 0), (True, 1)), plain((False, 0), (True, 1), (False, None))
 """Clients know that k was deleted; in the second log, a write without an answer may have followed the delete."""
 
@@ -409,15 +369,15 @@ DELETED, UNANSWERED = plain((False, 0), (True, 1)), plain((False, 0), (True, 1),
 @pytest.mark.parametrize(
     ("log", "batches", "names"),
     [
-        (DELETED, [PUT], {"tombstone-divergence"}),
-        (DELETED, [PUT, AGAIN], set()),
+        (DELETED, [VALUE], {"tombstone-divergence"}),
+        (DELETED, [VALUE, AGAIN], set()),
         (DELETED, [AGAIN], set()),
-        (UNANSWERED, [PUT], {"tombstone-divergence"}),
+        (UNANSWERED, [VALUE], {"tombstone-divergence"}),
         (UNANSWERED, [data(3, 2, "k")], set()),
         # A value that is lost, unless a delete without an acknowledgement was written.
         (plain((False, 0)), [], {UNEXPLAINED}),
         (plain((False, 0), (True, None)), [], set()),
-        (plain((False, 0)), [PUT, data(77, 1, "x")], {UNEXPLAINED}),
+        (plain((False, 0)), [VALUE, data(77, 1, "x")], {UNEXPLAINED}),
         (clients(ABORTED), [VALUE, DELETE, end(2, commit=True)], {"aborted-to-committed"}),
         (clients(COMMITTED), [VALUE, DELETE], {"stuck-lso"}),
         (clients(ABORTED), [VALUE, EMPTIED], {"stuck-lso"}),
@@ -435,13 +395,13 @@ def test_errors_have_names(log: ClientLog, batches: list[bytes], names: set[str]
 def test_records_below_the_log_start_are_served_by_nobody(deleted_before: int, log_start: int, names: set[str]) -> None:
     log = plain((False, 0), (False, 1))
     log.deleted_before[TP] = deleted_before
-    assert named_here(log, *([PUT, data(2, 1, "k")] if log_start else []), log_start=log_start) == names
+    assert named_here(log, *([VALUE, data(2, 1, "k")] if log_start else []), log_start=log_start) == names
 
 
 def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention() -> None:
     log = plain((False, 0))
-    assert named_here(log, PUT, log_start=1) == {UNEXPLAINED}
-    assert named_here(log, PUT, log_start=1, with_retention={"t"}) == set()
+    assert named_here(log, VALUE, log_start=1) == {UNEXPLAINED}
+    assert named_here(log, VALUE, log_start=1, with_retention={"t"}) == set()
 
 
 def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away() -> None:
@@ -452,18 +412,9 @@ def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_
     assert named_here(clients(ABORTED)) == {UNEXPLAINED}, "no COMMIT can have covered it"
 
 
-def test_a_transaction_that_is_open_everywhere_hangs() -> None:
-    replica_log = stored(VALUE, DELETE)
-    truth = compare(clients(ABORTED), {(1, TP): replica_log, (2, TP): replica_log})
-    assert set().union(*names_of(RoundEvidence(truth))) == {"hanging-transaction"}
-
-
 def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away() -> None:
-    log = ClientLog(
-        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
-         2: WrittenRecord(2, *TP, "k", is_delete=False, transaction=9, offset=1)},
-        {9: Transaction(9, "id", COMMITTED)},
-    )  # fmt: skip
+    log = clients(COMMITTED)
+    log.writes[2].is_delete = False
     assert named_here(log, VALUE) == {UNEXPLAINED}, "no ABORT can have covered it"
     assert named_here(followed_by(ABORTED, log), VALUE) == {"committed-to-aborted"}
     log.writes[2].transaction = None

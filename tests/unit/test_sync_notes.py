@@ -13,10 +13,9 @@ from harness.runtimes import power
 
 CASES = Path(__file__).parent / "power_cases"
 EMPTY = "t-9/0.log"
-JAVAS = sorted(
-    {path.resolve() for path in (find_java().path, *Path("/usr/lib/jvm").glob("*/bin/java")) if path.exists()}
-)
-"""The classes of this JDK: before JDK 21, another class syncs files."""
+_PATHS = (find_java().path, *Path("/usr/lib/jvm").glob("*/bin/java"))
+JAVAS = sorted({path.resolve() for path in _PATHS if path.exists()})
+"""Before JDK 21, another class syncs files."""
 
 
 def agent() -> Agent:
@@ -44,13 +43,9 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
     done = run(java, classpath, "Writes", data, flags=[agent().flag(f"{log}={data}")])
     assert done.returncode == 0, done.stderr
     assert power.read_synced(log.read_text()) == {
-        EMPTY: 6,
-        "t-0/0.log": 100,
-        "t-0/truncated.log": 40,
-        "checkpoint": 20,
-        "t-0/5.log.swap": 65,
+        EMPTY: 6, "t-0/0.log": 100, "t-0/truncated.log": 40, "checkpoint": 20, "t-0/5.log.swap": 65,
         "u-0.deleted/0.log": 8,
-    }
+    }  # fmt: skip
     assert (data / "t-0" / "never.log").stat().st_size == 10
 
 

@@ -48,13 +48,17 @@ def test_the_leader_epoch_is_the_last_one_that_began_at_or_before_the_longer_spa
     assert row["leader_epoch"] == 4
 
 
-@pytest.mark.parametrize(("log_starts", "is_found"), [((0, LONG), True), ((0, LONG + 1), False), ((LONG, 0), True)])
-def test_a_log_that_starts_inside_the_longer_span_is_not_compared(
-    log_starts: Sequence[int],
-    is_found: bool,  # noqa: FBT001
-    spark: SparkSession,
+@pytest.mark.parametrize(
+    ("changes", "is_found"),
+    [
+        ({"log_starts": (0, LONG)}, True), ({"log_starts": (LONG, 0)}, True), ({"log_starts": (0, LONG + 1)}, False),
+        ({"bound": END + 1}, True), ({"bound": END}, False), ({"starts": (LONG, LONG)}, False),
+    ],
+)  # fmt: skip
+def test_only_spans_that_differ_below_the_bound_on_logs_that_begin_before_them_are_found(
+    changes: dict[str, Any], spark: SparkSession, *, is_found: bool
 ) -> None:
-    assert bool(differing(spark, log_starts=log_starts)) is is_found
+    assert bool(differing(spark, **changes)) is is_found
 
 
 @pytest.mark.parametrize(("log_start", "brokers"), [(LONG + 1, [1, 2]), (LONG, [1, 2, 3])])
@@ -65,10 +69,3 @@ def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(
     assert sorted(span["broker"] for span in row["spans"]) == brokers
 
 
-@pytest.mark.parametrize(("bound", "is_found"), [(END + 1, True), (END, False)])
-def test_markers_at_or_after_the_bound_are_not_compared(bound: int, is_found: bool, spark: SparkSession) -> None:  # noqa: FBT001
-    assert bool(differing(spark, bound=bound)) is is_found
-
-
-def test_equal_spans_do_not_differ(spark: SparkSession) -> None:
-    assert differing(spark, starts=(LONG, LONG)) == []

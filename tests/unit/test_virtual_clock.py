@@ -21,8 +21,7 @@ def test_what_is_due_at_one_moment_is_done_in_the_order_of_asking() -> None:
     clock, done = VirtualClock(), list[int]()
     for number in range(5):
         clock.after(1, partial(done.append, number))
-    clock.wait_until(lambda: len(done) > 4, 2, "all")
-    assert done == [0, 1, 2, 3, 4]
+    clock.wait_until(lambda: done == [0, 1, 2, 3, 4], 2, "all, in their order")
 
 
 def test_a_wait_ends_at_its_bound() -> None:
@@ -109,11 +108,7 @@ def test_turns_that_still_wait_at_the_end_are_ended() -> None:
 
 def test_a_turn_that_waits_in_vain_ends_its_routine_and_no_other() -> None:
     clock, count = VirtualClock(takes_turns=True), list[int]()
-
-    def wait_in_vain() -> None:
-        clock.wait_until(lambda: False, 3, "the moon")
-
-    failing = clock.every(1, wait_in_vain, "failing")
+    failing = clock.every(1, lambda: clock.wait_until(lambda: False, 3, "the moon"), "failing")
     going_on = clock.every(1, lambda: count.append(1), "going on")
     clock.wait_until(lambda: len(count) > 9, 100, "the other one")
     going_on.raise_if_failed()

@@ -7,9 +7,10 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -62,16 +63,9 @@ from harness.kafka_api.transactions import OpenTransaction
 from harness.spark.options import SparkOptions
 
 OPEN = OpenTransaction(7, 0, 5)
-STATUSES = ReplicaStatuses(
-    {
-        (1, ("t", 0)): ReplicaStatus(0, 20, 20, 20, ()),
-        (2, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
-        (3, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
-        (1, ("u", 0)): ReplicaStatus(0, 9, 9, 9, None),
-    },
-    {},
-    {},
-)
+_FOLLOWER = ReplicaStatus(0, 20, 5, 20, (OPEN,))
+_LEADERS = {(1, ("t", 0)): ReplicaStatus(0, 20, 20, 20, ()), (1, ("u", 0)): ReplicaStatus(0, 9, 9, 9, None)}
+STATUSES = ReplicaStatuses({**_LEADERS, (2, ("t", 0)): _FOLLOWER, (3, ("t", 0)): _FOLLOWER}, {}, {})
 SUSPICION = Suspicion("stuck-lso", 2, "t", 0, 5, OPEN, (1,), None, "broker 2 holds it open")
 ANSWERS = Prefiltered(STATUSES, TransactionDescriptions({}), (SUSPICION,), ())
 FROZEN = ReplicaExposure(ExposureKind.FROZEN, 2, "t", 0, Level.TOO_LATE, "consumers of broker 2 get nothing")
@@ -105,6 +99,11 @@ def cluster_of(counts: Mapping[str, int], cluster_id: str = "id") -> AuditedClus
     return AuditedCluster(ClusterClient(lambda: [Address("b", 1)], clock=TickingClock()), state, {})
 
 
+def cluster_with_a_stuck_replica() -> AuditedCluster:
+    stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
+    return audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
+
+
 def checks_of(cluster: AuditedCluster, **more: Any) -> WatchChecks:
     return WatchChecks(NOW_MS - 2_000, 0.5, cluster, cluster, ANSWERS, EXPOSURE, **more)
 
@@ -120,26 +119,23 @@ def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
     return {(sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value for sample in every}
 
 
-class TestOrder:
-    SEEN: Mapping[tuple[str, int], WatchedPartition] = {
-        ("a", 0): WatchedPartition(1, 500),
-        ("b", 0): WatchedPartition(1, 300),
-        ("c", 0): WatchedPartition(1, 400),
-        ("new", 0): WatchedPartition(450),
-    }
-
-    def test_new_ones_come_first_then_the_oldest_comparison(self) -> None:
-        assert in_order(self.SEEN, {}, {}, 1000) == [("new", 0), ("b", 0), ("c", 0), ("a", 0)]
-
-    def test_who_is_suspected_since_its_comparison_comes_before_all(self) -> None:
-        assert in_order(self.SEEN, {("a", 0): 501, ("b", 0): 299}, {}, 1000)[0] == ("a", 0)
-
-    def test_a_recent_comparison_is_not_repeated_without_a_suspicion(self) -> None:
-        assert in_order(self.SEEN, {("a", 0): 501}, {}, 299) == [("a", 0), ("new", 0)]
-
-    def test_who_failed_waits_as_if_it_had_been_compared(self) -> None:
-        tried = {("new", 0): 450, ("b", 0): 600}
-        assert in_order(self.SEEN, {}, tried, 1000) == [("c", 0), ("new", 0), ("a", 0), ("b", 0)]
+@pytest.mark.parametrize(
+    ("suspected", "tried", "before_ms", "topics"),
+    [
+        pytest.param({}, {}, 1000, "new b c a", id="new ones come first, then the oldest comparison"),
+        pytest.param({"a": 501, "b": 299}, {}, 1000, "a new b c", id="a suspect since its comparison precedes all"),
+        pytest.param({"a": 501}, {}, 299, "a new", id="a recent comparison is not repeated without a suspicion"),
+        pytest.param({}, {"new": 450, "b": 600}, 1000, "c new a b", id="a failed one waits as if it were compared"),
+    ],
+)
+def test_the_order_of_comparisons(
+    suspected: dict[str, int], tried: dict[str, int], before_ms: int, topics: str
+) -> None:
+    compared_ms = {"a": 500, "b": 300, "c": 400}
+    partitions = {(topic, 0): WatchedPartition(1, time_ms) for topic, time_ms in compared_ms.items()}
+    partitions["new", 0] = WatchedPartition(450)
+    times_ms = ({(topic, 0): time_ms for topic, time_ms in times.items()} for times in (suspected, tried))
+    assert in_order(partitions, *times_ms, before_ms) == [(topic, 0) for topic in topics.split()]
 
 
 class TestStore:
@@ -160,17 +156,11 @@ class TestStore:
         with closing(WatchStore(tmp_path, "id")) as store:
             assert store.partitions == {("u", 0): WatchedPartition(8), ("u", 1): WatchedPartition(8)}
 
-    def test_another_cluster_is_refused(self, tmp_path: Path) -> None:
-        WatchStore(tmp_path, "id").close()
+    def test_the_folder_of_another_watch_or_cluster_is_refused(self, tmp_path: Path) -> None:
+        with closing(WatchStore(tmp_path, "id")), pytest.raises(UsageError, match="another watch uses it"):
+            WatchStore(tmp_path, "id")
         with pytest.raises(UsageError, match="the state of cluster id, not of other; name another folder"):
             WatchStore(tmp_path, "other")
-        WatchStore(tmp_path, "id").close()
-
-    def test_two_watches_cannot_share_a_folder(self, tmp_path: Path) -> None:
-        first = WatchStore(tmp_path, "id")
-        with pytest.raises(UsageError, match="another watch uses it"):
-            WatchStore(tmp_path, "id")
-        first.close()
         WatchStore(tmp_path, "id").close()
 
     def test_a_comparison_is_stored_whole_or_not_at_all(self, tmp_path: Path) -> None:
@@ -189,8 +179,7 @@ class TestStore:
             WatchStore(tmp_path, "id")
         with pytest.raises(UsageError, match=r"--state .*: (File exists|Not a directory)"):
             WatchStore(tmp_path / FILE, "id")
-
-    def test_the_state_of_another_version_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / FILE).unlink()
         WatchStore(tmp_path, "id").close()
         with closing(sqlite3.connect(tmp_path / FILE)) as database:
             database.execute("PRAGMA user_version=2")
@@ -200,7 +189,7 @@ class TestStore:
 
 class TestStatus:
     def test_metrics_count_partitions_causes_and_replicas(self) -> None:
-        found = samples(STATUS)
+        actual = samples(STATUS)
         expected = {
             ("healthy",): 1, ("partitions", "anomaly"): 1, ("partitions", "unknown"): 2, ("partitions", "clean"): 1,
             ("diverged_partitions", "stuck-lso"): 1, ("diverged_partitions", "hanging-transaction"): 0,
@@ -210,12 +199,10 @@ class TestStatus:
             ("suspicions", "stuck-lso"): 1, ("suspicions", "hanging-transaction"): 0, ("open_transactions", "t"): 1,
             ("lso_spread_offsets", "t"): 15, ("unreadable_topics",): 1, ("check_failures_total",): 0,
         }  # fmt: skip
-        assert {name: found.get(name) for name in expected} == expected
-        assert not any("away" in name for name in found), "a replica that misses nothing is not at risk"
-
-    def test_a_partition_that_was_never_compared_ages_since_it_was_first_seen(self) -> None:
-        status = replace(STATUS, partitions={**PARTITIONS, ("u", 2): WatchedPartition(NOW_MS - 90_000)})
-        assert samples(status)["oldest_comparison_seconds",] == 90
+        assert {name: actual.get(name) for name in expected} == expected
+        assert not any("away" in name for name in actual), "a replica that misses nothing is not at risk"
+        never_compared = {**PARTITIONS, ("u", 2): WatchedPartition(NOW_MS - 90_000)}
+        assert samples(replace(STATUS, partitions=never_compared))["oldest_comparison_seconds",] == 90
 
     def test_every_metric_is_on_the_page_of_the_watch(self) -> None:
         text = (ROOT / "docs/how-to/watch.md").read_text()
@@ -263,11 +250,9 @@ class TestStatus:
 class TestChecks:
     @pytest.fixture
     def cluster(self, monkeypatch: pytest.MonkeyPatch) -> AuditedCluster:
-        stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
-        cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
-        self.described = cluster
+        self.described = cluster_with_a_stuck_replica()
         monkeypatch.setattr("harness.audit.watch.status.describe", lambda *_, **__: self.described)
-        return cluster
+        return self.described
 
     def test_a_suspicion_has_the_time_when_it_was_first_made(self, cluster: AuditedCluster) -> None:
         first = check(cluster.client, ())
@@ -302,10 +287,13 @@ class TestChecks:
         assert (open_transactions(STATUSES), lso_spread(STATUSES)) == ({"t": 1}, {"t": 15, "u": 0})
 
 
-class FakeComparer:
-    """Stands for Spark: what is compared agrees."""
+class NothingRead:
+    """Stands for Spark: no replica was read."""
 
     session = None
+
+    def compare(self, _answers: AuditAnswers, places: Sequence[tuple[str, int]]) -> CheckedReading:
+        return CheckedReading((), NO_ROWS, {place: (UnknownReason("not-read", "it is down"),) for place in places})
 
 
 class TestComparisons:
@@ -325,7 +313,7 @@ class TestComparisons:
         request = AuditRequest([], (), rate_limit_bytes_s=10, spool_limit_bytes=1000)
         with closing(WatchStore(tmp_path, "id")) as store:
             status = WatchStatus(20.0, checks)
-            yield Comparisons(request, cluster.client, store, FakeComparer(), self.lines.append, status)  # type: ignore[arg-type]
+            yield Comparisons(request, cluster.client, store, NothingRead(), self.lines.append, status)  # type: ignore[arg-type]
 
     def compare(self, watch: Comparisons, batch: list[tuple[str, int]]) -> dict[tuple[str, int], WatchedPartition]:
         self.batches.append(batch)
@@ -411,26 +399,14 @@ def test_what_a_killed_watch_left_is_removed(tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["watch-2", "watch-3"]
 
 
-class NothingRead:
-    """Stands for Spark: no replica was read."""
-
-    session = None
-
-    def compare(self, _answers: AuditAnswers, places: Sequence[tuple[str, int]]) -> CheckedReading:
-        return CheckedReading((), NO_ROWS, {place: (UnknownReason("not-read", "it is down"),) for place in places})
-
-
 def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stuck = Held(10, 4, open=(OpenTransaction(7, 3, 4),))
-    cluster = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [stuck]})})
+    cluster = cluster_with_a_stuck_replica()
     for module in ("status", "comparisons"):
         monkeypatch.setattr(f"harness.audit.watch.{module}.describe", lambda *_, **__: cluster)
     monkeypatch.setattr("harness.audit.live.compare.add_groups", lambda verdict, *_: verdict)
+    request, status = AuditRequest([Address("b", 1)], ()), WatchStatus(60.0, check(cluster.client, ()))
     with closing(WatchStore(tmp_path, "id")) as store:
-        watch = Comparisons(
-            AuditRequest([Address("b", 1)], ()), cluster.client, store, NothingRead(), print,  # type: ignore[arg-type]
-            WatchStatus(60.0, check(cluster.client, ())),
-        )  # fmt: skip
+        watch = Comparisons(request, cluster.client, store, NothingRead(), print, status)  # type: ignore[arg-type]
         assert watch.compare_next(), watch.status.comparison_failure
         row = json.loads(partitions_json(watch.status, watch.client.clock.time_ms())[1])["partitions"][0]
         assert (row["scenario"], row["verdict"], row["findings"][0]["anomaly"]) == ("t-0", "anomaly", "stuck-lso")
@@ -439,68 +415,60 @@ def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: 
         assert not watch.compare_next()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_comparison_and_leaves_nothing(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def watch_until_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
     monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield partial(
+        run.watch_until_signal, AuditRequest([], ()), state=tmp_path / "state", listen=("127.0.0.1", 0),
+        progress=FakeProgress(),
+    )  # fmt: skip
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def fetched(lines: list[str], *paths: str) -> list[str]:
+    """Return what the watch that printed these lines serves."""
+    (address,) = (line.split()[2].removesuffix("/,") for line in lines if "listens" in line)
+    return [urlopen(f"{address}{path}", timeout=10).read().decode() for path in paths]  # noqa: S310  (of this test)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_comparison_and_leaves_nothing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch_until_signal: Callable[..., int]
+) -> None:
     monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: dict.fromkeys(given[2], 1))
     lines: list[str] = []
-    answers: list[int] = []
+    pages: list[str] = []
 
     def compare(*_: Any) -> None:
-        (address,) = (line.split()[2].removesuffix("/,") for line in lines if "listens" in line)
-        paths = ("/", "/partitions", "/metrics")
-        answers.extend(urlopen(f"{address}{path}", timeout=10).status for path in paths)  # noqa: S310  (of this test)
+        pages.extend(fetched(lines, "/", "/partitions", "/metrics"))
         os.kill(os.getpid(), number)
         RealClock().wait_until(lambda: False, 30, "the signal")
 
     monkeypatch.setattr(Comparisons, "_compare", compare)
     threads = set(threading.enumerate())
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        code = run.watch_until_signal(
-            AuditRequest([], ()),
-            every_s=0.1,
-            state=tmp_path / "state",
-            listen=("127.0.0.1", 0),
-            spark=SparkOptions(),
-            progress=FakeProgress(),
-            report=lines.append,
-        )
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    assert (code, answers, lines[-1]) == (0, [200, 200, 200], "watch: ended")
+    code = watch_until_signal(every_s=0.1, spark=SparkOptions(), report=lines.append)
+    assert (code, len(pages), lines[-1]) == (0, 3, "watch: ended")
     RealClock().wait_until(lambda: set(threading.enumerate()) <= threads, 10, "the threads to end")
     assert list((tmp_path / "work").iterdir()) == []
     WatchStore(tmp_path / "state", "id").close()
 
 
-def test_a_watch_of_checks_alone_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
-    monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
+def test_a_watch_of_checks_alone_needs_no_spark(
+    monkeypatch: pytest.MonkeyPatch, watch_until_signal: Callable[..., int]
+) -> None:
     monkeypatch.setitem(sys.modules, "harness.audit.watch.comparisons", None)
     lines: list[str] = []
     served: list[str] = []
 
     def wait(_: Checks) -> None:
-        (address,) = (line.split()[2].removesuffix("/,") for line in lines if "listens" in line)
-        served.extend(urlopen(f"{address}{path}", timeout=10).read().decode() for path in ("/partitions", "/metrics"))  # noqa: S310  (of this test)
+        served.extend(fetched(lines, "/partitions", "/metrics"))
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Checks, "wait", wait)
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        code = run.watch_until_signal(
-            AuditRequest([], ()), every_s=60, state=tmp_path / "state", listen=("127.0.0.1", 0), spark=None,
-            progress=FakeProgress(), report=lines.append,
-        )  # fmt: skip
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    assert (code, lines[-1]) == (0, "watch: ended")
+    assert (watch_until_signal(every_s=60, spark=None, report=lines.append), lines[-1]) == (0, "watch: ended")
     assert {row["reason"] for row in json.loads(served[0])["partitions"]} == {"it is not compared: --checks-only"}
     assert 'suspicions{anomaly="stuck-lso"} 1.0' in served[1]
     assert "oldest_comparison" not in served[1]
