@@ -271,21 +271,17 @@ def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuc
 
 
 @pytest.mark.parametrize(
-    ("asked", "verdict"),
+    ("verdict", "cells"),
     [
-        (cell(), "anomaly"),
-        (cell("kafka-4.4"), "anomaly"),
-        (cell("kafka-4.1.0"), "anomaly"),
-        (cell("kafka-4.4", "none"), "clean"),
-        (cell("kafka-4.4", "clock-skew"), "clean"),
-        (cell("kafka-5.0"), "anomaly"),
-        (cell("kafka-5.0", "none"), "clean"),
-        (cell("kafka-5.0", "relay"), "anomaly"),
-        (cell("redpanda-25.3"), "clean"),
+        ("anomaly", [cell(), cell("kafka-4.4"), cell("kafka-4.1.0"), cell("kafka-5.0"), cell("kafka-5.0", "relay")]),
+        ("clean", [cell("kafka-4.4", "none"), cell("kafka-4.4", "clock-skew"), cell("kafka-5.0", "none")]),
+        ("clean", [cell("redpanda-25.3")]),
     ],
 )
-def test_what_this_release_expects(asked: Cell, verdict: str) -> None:
-    assert expected([asked], STANDARD)[asked].verdict == verdict
+def test_what_this_release_expects(verdict: str, cells: list[Cell]) -> None:
+    assert {str(asked): entry.verdict for asked, entry in expected(cells, STANDARD).items()} == dict.fromkeys(
+        map(str, cells), verdict
+    )
 
 
 def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:

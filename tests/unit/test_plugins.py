@@ -96,13 +96,6 @@ def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def output(folder: Path, code: str) -> list[str]:
-    """Return the lines that a program prints, which warns of nothing."""
-    ended = python(folder, code)
-    assert not ended.stderr, ended.stderr
-    return ended.stdout.splitlines()
-
-
 LISTS = """
 import json, sys
 from harness.cli import main
@@ -123,7 +116,9 @@ print("pyspark" in sys.modules)
 
 def test_the_example_is_listed_with_its_origin_and_loaded_late(tmp_path: Path) -> None:
     install_example(tmp_path)
-    target, fault, anomaly, *doctor, application, spark = output(tmp_path, LISTS)
+    ended = python(tmp_path, LISTS)
+    assert not ended.stderr, ended.stderr
+    target, fault, anomaly, *doctor, application, spark = ended.stdout.splitlines()
     assert target.startswith("example-plugin 1.0 | kafka-4.4-two-fetchers | 4.4.0 | ")
     assert fault.startswith("example-plugin 1.0 | crash-loop | SIGKILL, again while")
     assert anomaly.startswith("example-plugin 1.0 | lagging-lso | value | A transaction is committed")
@@ -153,11 +148,12 @@ print(FAULTS["crash-loop"].summary)
 )
 def test_runs_use_the_example_whatever_is_imported_first(tmp_path: Path, first: str) -> None:
     install_example(tmp_path)
-    assert output(tmp_path, PLAN.format(module=first)) == [
+    ended = python(tmp_path, PLAN.format(module=first))
+    assert (ended.stderr, ended.stdout.splitlines()) == ("", [
         "['lagging-lso', 'control'] crash-loop True",
         "lagging-lso 2",
         "SIGKILL, again while the broker starts, and a restart at the end",
-    ]
+    ])  # fmt: skip
 
 
 def test_a_checker_that_cannot_be_imported_is_reported_and_left_out(tmp_path: Path) -> None:

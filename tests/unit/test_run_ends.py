@@ -47,21 +47,16 @@ def test_the_end_of_a_run_is_written_down(
     assert manifest.content == ({"stall": "a stalled replica"} if end[0] == "failed" else {})
 
 
-@pytest.mark.parametrize(
-    ("manifest", "words"),
-    [
-        ({"status": "interrupted"}, "the collected evidence is kept in {path}/, without a verdict"),
-        ({"status": "complete"}, "the run is kept in {path}/, and `harness check {path}` judges it"),
-        (None, "the collected evidence is kept in {path}/, without a verdict"),
-    ],
-)
-def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict[str, str] | None, words: str) -> None:
+@pytest.mark.parametrize("status", ["interrupted", "complete", None])
+def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, status: str | None) -> None:
     folder = RunFolder(tmp_path)
-    if manifest is not None:
-        folder.write_json(folder.manifest_path, manifest)
+    if status is not None:
+        folder.write_json(folder.manifest_path, {"status": status})
+    kept = f"the collected evidence is kept in {tmp_path}/, without a verdict"
+    judged = f"the run is kept in {tmp_path}/, and `harness check {tmp_path}` judges it"
     with pytest.raises(InterruptError) as raised, interruptible(lambda: run._interruption_message(folder)):
         raise KeyboardInterrupt
-    assert str(raised.value) == f"interrupted; {words.format(path=tmp_path)}"
+    assert str(raised.value) == f"interrupted; {judged if status == 'complete' else kept}"
     assert raised.value.exit_code == EXIT_INTERRUPTED
 
 

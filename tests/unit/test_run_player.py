@@ -3,6 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fakes.cluster import FakeCluster, FakePayload
@@ -18,6 +19,8 @@ from harness.schedules.scenario import Critical
 from harness.schedules.timers import DAYS, STEP_S
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}
+ON_ONE = {record for record in EVERYWHERE if record[0] == 1}
+NOTHING: Any = None
 
 
 def cluster_of(
@@ -31,9 +34,7 @@ def cluster_of(
 
 def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     messages: list[str] = []
-    nothing: Any = None
-    test = plan_run(RunOptions("kafka-4.4", "stuck-lso"))
-    run = RunPlayer(test, cluster, nothing, nothing, messages.append)
+    run = RunPlayer(plan_run(RunOptions("kafka-4.4", "stuck-lso")), cluster, NOTHING, NOTHING, messages.append)
     run._payloads["control"] = FakePayload(*unseen)
     run._wait_removed()
     return messages
@@ -48,39 +49,29 @@ def test_nothing_was_missed_only_where_everything_is_kept_everywhere(gone: tuple
     assert not window.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
 
 
-def test_a_window_is_open_where_everything_is_gone() -> None:
-    cluster = cluster_of(EVERYWHERE)
+@pytest.mark.parametrize("still", [None, *sorted(EVERYWHERE)])
+def test_a_window_is_open_where_every_record_is_gone_from_every_replica(still: tuple[int, int, int] | None) -> None:
+    cluster = cluster_of(EVERYWHERE - {still}, all_removed_at_s=5)
     assert waited(cluster) == []
-    assert cluster.clock.now == 0
-    assert cluster.clock.bounds_s == [20.0]
+    assert (cluster.clock.now, cluster.clock.bounds_s) == (5 if still else 0, [20.0])
 
 
 def test_clocks_are_put_forward_until_everything_is_gone(tmp_path: Path) -> None:
     cluster = cluster_of(set(), all_removed_at_s=2 * STEP_S + 1)
     plan = plan_run(RunOptions("kafka-4.4", "stuck-lso", timers=DAYS.name))
-    nothing: Any = None
-    run = RunPlayer(plan, cluster, nothing, nothing, nothing)
+    run = RunPlayer(plan, cluster, NOTHING, NOTHING, NOTHING)
     run._payloads["control"] = FakePayload()
     with closing(History(tmp_path / "history.jsonl", cluster.clock)) as history:
         run._history = history
         assert run._wait_removed()
-    day_and_hour_s = 25 * 3600
-    steps = [n * day_and_hour_s for n in (1, 2, 3)]
+    steps = [n * 25 * 3600 for n in (1, 2, 3)]
     assert cluster.runtime.actions == [f"skew {broker} by {step} s" for step in steps for broker in (1, 2, 3)]
     noted = [event["offset_s"] for event in read_lines(tmp_path / "history.jsonl") if event["type"] == "ok"]
     assert noted == steps
 
 
-@pytest.mark.parametrize("still", sorted(EVERYWHERE))
-def test_one_record_on_one_replica_of_one_partition_keeps_it_shut(still: tuple[int, int, int]) -> None:
-    cluster = cluster_of(EVERYWHERE - {still}, all_removed_at_s=5)
-    assert waited(cluster) == []
-    assert cluster.clock.now == 5
-
-
 def test_a_replica_whose_cleaner_is_late_on_purpose_is_not_waited_for() -> None:
-    in_time = {one for one in EVERYWHERE if one[0] == 1}
-    cluster = cluster_of(in_time)
+    cluster = cluster_of(ON_ONE)
     cluster.late = frozenset({3})
     assert waited(cluster) == []
     assert cluster.clock.now == 0
@@ -103,10 +94,9 @@ def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], h
     return cluster
 
 
-def test_a_gate_that_holds_a_partition_is_not_waited_for() -> None:
-    assert held_window((1, 3, 2), set(), {1, 3}).clock.now == 0
-    on_one = {one for one in EVERYWHERE if one[0] == 1}
-    assert held_window((1, 3, 2), on_one, {3}).clock.now == 0
+@pytest.mark.parametrize(("removed", "held"), [(set(), {1, 3}), (ON_ONE, {3})])
+def test_a_gate_that_holds_a_partition_is_not_waited_for(removed: set[tuple[int, int, int]], held: set[int]) -> None:
+    assert held_window((1, 3, 2), removed, held).clock.now == 0
 
 
 @pytest.mark.parametrize(("replicas", "held"), [((1, 3, 2), {1}), ((1, 3), {1, 3})])
@@ -116,10 +106,7 @@ def test_a_gate_explains_only_what_it_holds_and_what_others_miss(replicas: tuple
 
 
 def test_what_fails_meanwhile_ends_the_run() -> None:
-    def fail() -> None:
-        raise HarnessError("broker 3 ended by itself")
-
     cluster = cluster_of(EVERYWHERE)
-    cluster.checks.append(fail)
+    cluster.checks.append(Mock(side_effect=HarnessError("broker 3 ended by itself")))
     with pytest.raises(HarnessError, match="broker 3 ended by itself"):
         waited(cluster)

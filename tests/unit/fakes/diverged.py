@@ -107,18 +107,10 @@ class DivergedCluster(LiveRepairCluster):
         replicated, online = self.partitions[partition], self.online
         reported = {b: len(log.records) for b, log in replicated.logs.items() if b in online}
         return ObservedPartition(
-            "id",
-            replicated.leader,
-            replicated.epoch,
-            replicated.replicas,
-            frozenset(replicated.isr),
-            replicated.min_insync,
-            online,
-            self.is_effective(partition[0]),
-            adding=frozenset(replicated.copying),
-            folders_bytes=reported,
-            answered=online | frozenset(self.starting),
-        )
+            "id", replicated.leader, replicated.epoch, replicated.replicas, frozenset(replicated.isr),
+            replicated.min_insync, online, self.is_effective(partition[0]), adding=frozenset(replicated.copying),
+            folders_bytes=reported, answered=online | frozenset(self.starting),
+        )  # fmt: skip
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         self._refuse_at_random()
@@ -350,14 +342,7 @@ class KillAt:
 
 
 def diverged(
-    random: Random,
-    *,
-    replicas: int = 3,
-    wrong: int = 1,
-    partitions: int = 2,
-    min_insync: int = 2,
-    spare: bool = False,
-    faults: bool = True,
+    random: Random, *, replicas: int, wrong: int, partitions: int, min_insync: int, spare: bool, faults: bool
 ) -> DivergedCluster:
     """Return a cluster whose last ``wrong`` replicas serve deleted values; a random replica leads each partition.
 
@@ -367,10 +352,8 @@ def diverged(
     made = {}
     for number in range(partitions):
         order = random.sample(range(1, replicas + 1), replicas)
-        replicated = SimulatedPartition(
-            tuple(order), set(order), random.choice(order), 5, {b: Log() for b in order}, min_insync
-        )
-        made[f"t{number % 2}", number] = replicated
+        leader, logs = random.choice(order), {broker: Log() for broker in order}
+        made[f"t{number % 2}", number] = SimulatedPartition(tuple(order), set(order), leader, 5, logs, min_insync)
     cluster = DivergedCluster(random, made, brokers, faults, settings={topic: f"own-{topic}" for topic, _ in made})
     for replicated in made.values():
         for log in replicated.logs.values():

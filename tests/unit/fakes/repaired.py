@@ -80,11 +80,5 @@ class RepairedBrokers:
     def _reassignments(self, _port: int, request: Any) -> Any:
         (topic,) = request.topics
         ongoing = {"partition_index": 0, "adding_replicas": [2], "removing_replicas": []}
-        topics = [{"name": topic.name, "partitions": [ongoing]}]
-        return message(
-            admin.ListPartitionReassignmentsResponse,
-            0,
-            error_code=self.listing_error,
-            error_message=None,
-            topics=topics,
-        )
+        fields = {"error_message": None, "topics": [{"name": topic.name, "partitions": [ongoing]}]}
+        return message(admin.ListPartitionReassignmentsResponse, 0, error_code=self.listing_error, **fields)
