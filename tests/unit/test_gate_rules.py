@@ -142,7 +142,6 @@ TABLE: dict[str, str] = {
 
 @pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The answer to every case, by one version's classes."""
     classes = tmp_path_factory.mktemp("classes")
     compile_java(classes, CASES)
     classpath = os.pathsep.join([str(classes), str(agent().jar), classpath_of(request.param)])

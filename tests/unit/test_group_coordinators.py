@@ -32,7 +32,6 @@ def wrong(world: World) -> list[tuple[int, str]]:
 
 
 def diverged(world: World) -> list[tuple[int, str]]:
-    """Return broker and name of each anomaly."""
     return [(b, name) for b in world.replication.in_sync for name in violations(world.replicas[b], world.truth)]
 
 

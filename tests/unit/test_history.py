@@ -87,16 +87,9 @@ def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
-    (sent,) = library.logs["t", 0]
-    assert sent.headers[HEADER_TXN] == "filler.tx/3"
-    assert [line.get("txn") for line in lines(path)[-6:]] == [2, 2, 3, 3, 3, 3]
-
-
-def test_a_plain_producer_gives_operations_and_no_transactions(path: Path) -> None:
-    library = FakeLibrary()
-    with resumed(path) as history:
         RecordingProducer(library.make, history, *PLAIN).put("t", 0, "K", None)
-    (sent,) = library.logs["t", 0]
-    assert sent.headers == {HEADER_OP: "6"}
-    assert "txn" not in lines(path)[-1]
+    sent, plain = library.logs["t", 0]
+    assert sent.headers[HEADER_TXN] == "filler.tx/3"
+    assert set(plain.headers) == {HEADER_OP}
+    assert [line.get("txn") for line in lines(path)[-8:]] == [2, 2, 3, 3, 3, 3, None, None]
     assert lines(path)[-1]["tombstone"] is True

@@ -20,13 +20,9 @@ DIGESTS = {coordinate: hashlib.sha256(content).hexdigest() for coordinate, conte
 TARGET = Target("kafka-0.0", "0.0.1")
 
 UNREACHABLE_LOG = """\
-:: resolving dependencies :: compaction-harness#jars;working@vm
-\tconfs: [default]
 :: problems summary ::
 :::: WARNINGS
 \t\tmodule not found: at.yawk.lz4#lz4-java;1.10.1
-\t==== maven: tried
-\t  http://127.0.0.1:9/at/yawk/lz4/lz4-java/1.10.1/lz4-java-1.10.1.jar
 :::: ERRORS
 \tServer access error at url http://127.0.0.1:9/lz4.jar (java.net.ConnectException: Connection refused)
 :: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS
@@ -40,7 +36,6 @@ class Repository:
         self.contents, self.fetches = contents, 0
 
     def __call__(self, coordinates: Sequence[str], staging: Path, on_progress: OnProgress) -> None:
-        """Deliver the jars asked for."""
         self.fetches += 1
         for done, coordinate in enumerate(coordinates, 1):
             (staging / jar_name(coordinate)).write_bytes(self.contents[coordinate])

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -69,12 +70,9 @@ def test_a_release_ends_processes_and_keeps_the_data_of_a_run_that_can_be_resume
 
 
 def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(run_id: str) -> int:
-        raise HarnessError(f"the network of {run_id} stays")
-
     directory = leftovers.claim_work_dir("run-g", Path("results"))
     process = start_marked("run-g")
-    monkeypatch.setattr(leftovers, "remove_network", refuse)
+    monkeypatch.setattr(leftovers, "remove_network", Mock(side_effect=HarnessError("the network of run-g stays")))
     with pytest.raises(HarnessError, match="the network of run-g stays"):
         leftovers.remove(directory)
     assert process.wait(BOUND_S) != 0, "processes end before their network"
@@ -108,7 +106,6 @@ def test_a_run_is_abandoned_if_its_owner_has_ended(*, changes: dict[str, Any], i
 
 
 def cut_off(run_id: str, **fields: bool) -> Path:
-    """Make the work directory of a run whose process is gone."""
     directory = leftovers.claim_work_dir(run_id, Path("results") / run_id)
     leftovers.change_owner(directory, started_s=0.0, **fields)
     return directory

@@ -27,7 +27,6 @@ BOUND_S = 30.0
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
-    """Make a runtime whose java is a shell script."""
 
     def make(script: str) -> LocalRuntime:
         java = tmp_path / "java"

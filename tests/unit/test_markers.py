@@ -25,12 +25,10 @@ LOGS = [entries(seed) for seed in range(20)]
 
 
 def places(log: Entries) -> list[tuple[int, int]]:
-    """Return offset and producer of every record."""
     return [(offset, producer) for offset, (kind, producer) in log.items() if kind in DATA]
 
 
 def markers(log: Entries) -> list[tuple[int, int, str]]:
-    """Return offset, producer and kind of every marker."""
     return [(offset, producer, kind) for offset, (kind, producer) in log.items() if kind in MARKERS]
 
 

@@ -31,7 +31,6 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stored(tmp_path: Path, text: str) -> SystemFile:
-    """Return the content of a file with this text."""
     (tmp_path / "system.toml").write_text(text)
     own = find_target(str(tmp_path / "system.toml")).own
     assert own is not None
@@ -124,7 +123,6 @@ brokers = 2
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
-    """Make a runtime of a system file."""
 
     def make(text: str) -> LocalRuntime:
         spec = ClusterSpec("own-run", tmp_path / "work", tmp_path / "logs", {"a.b": "1"}, (1, 2))
