@@ -102,24 +102,18 @@ def test_a_guard_without_brokers_waits_between_its_rounds() -> None:
     assert guard.status.leads
 
 
-def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:
+@pytest.mark.parametrize(("restarts", "own"), [(False, {DIRTY_RATIO: "0.7"}), (True, {})])
+def test_a_value_that_was_changed_during_the_pause_is_left_alone(*, restarts: bool, own: dict[str, str]) -> None:
     cluster, started = paused()
-    cluster.explicit["t"][DIRTY_RATIO] = "0.7"
+    cluster.explicit["t"] = {MAX_LAG_MS: MAX_LAG, **own}
+    if restarts:
+        cluster.members.clear()
+        started = start(cluster)
     started.guard.attempt()
-    assert cluster.explicit["t"][DIRTY_RATIO] == "0.7"
-    end_outage(cluster, started, {DIRTY_RATIO: "0.7"})
-    assert "left-alone" in started.kinds()
-
-
-def test_a_restarted_guard_leaves_a_changed_value_alone_while_the_replica_is_away() -> None:
-    cluster = one_topic()
-    start(cluster).guard.attempt()
-    cluster.members.clear()
-    del cluster.explicit["t"][DIRTY_RATIO]
-    again = start(cluster)
-    again.guard.attempt()
     assert not cluster.is_paused("t")
-    assert again.guard.status.left_alone == {"t": (DIRTY_RATIO,)}
+    assert not restarts or started.guard.status.left_alone == {"t": (DIRTY_RATIO,)}
+    end_outage(cluster, started, own)
+    assert "left-alone" in started.kinds()
 
 
 @pytest.mark.parametrize("request_name", ["view", "read", "settings", "append", "alter"])

@@ -1,16 +1,19 @@
-"""The history of a run that continues after it was cut off: a single history, as if nothing had happened."""
+"""The files that a resumed run continues: a single history and single observations, as if nothing had happened."""
 
 import json
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.clients import FakeLibrary
-from fakes.clock import TickingClock
+from fakes.clock import NOW_MS, TickingClock
 from fakes.host import append_half_a_line
+from fakes.runtime import FakeRuntime
 
 from harness.clients.recorded import RecordingProducer
+from harness.cluster.observe import ObservedReplica, ReplicaObserver
 from harness.errors import UsageError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
 
@@ -93,3 +96,131 @@ def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
     assert set(plain.headers) == {HEADER_OP}
     assert [line.get("txn") for line in lines(path)[-8:]] == [2, 2, 3, 3, 3, 3, None, None]
     assert lines(path)[-1]["tombstone"] is True
+
+
+TP = ("stuck-lso", 0)
+OTHER = ("stuck-lso", 1)
+PRODUCER = 5
+View = dict[int, tuple[str, int]]
+
+VALUE, COMMIT, EMPTY, FILLER = ("value", PRODUCER), ("commit", PRODUCER), ("empty", PRODUCER), ("value", -1)
+WHOLE = {0: VALUE, 1: FILLER, 2: COMMIT, 3: FILLER}
+EMPTIED = {0: VALUE, 1: FILLER, 2: EMPTY, 3: FILLER}
+REMOVED = {0: VALUE, 1: FILLER, 3: FILLER}
+
+
+def view(present: View, log_end: int = 4) -> ObservedReplica:
+    return ObservedReplica(0, log_end, log_end, log_end, present=present)
+
+
+@pytest.fixture
+def observe(tmp_path: Path) -> Iterator[Callable[..., ReplicaObserver]]:
+    """Make an observer that looks at nothing by itself; one after another they write one file."""
+    made: list[ReplicaObserver] = []
+
+    def make(*, resumed: bool = True) -> ReplicaObserver:
+        runtime = FakeRuntime()
+        path = tmp_path / "observations.jsonl"
+        replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
+        nobody: Any = None
+        made.append(
+            ReplicaObserver(runtime, replicas, path, TickingClock(), period_s=1, reader=nobody, resumed=resumed)
+        )
+        return made[-1]
+
+    yield make
+    for observer in made:
+        observer.close()
+
+
+def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
+    first = observe(resumed=False)
+    first._take(1, TP, view(WHOLE))
+    first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
+    first._take(2, TP, view({0: VALUE}, log_end=1))
+    first._take(1, OTHER, view({0: FILLER}, log_end=1))
+    append_half_a_line(tmp_path / "observations.jsonl")
+    subject = observe()
+    assert subject.view(1, TP) == view({**REMOVED, 4: FILLER}, log_end=5)
+    assert subject.view(2, TP) == view({0: VALUE}, log_end=1)
+    assert subject.view(1, OTHER) == view({0: FILLER}, log_end=1)
+    assert subject.view(3, TP) is None
+    assert not subject.looked_since(1, 0.0), "polls of an earlier process do not count"
+    subject._take(2, TP, view({0: VALUE, 1: FILLER}, log_end=2))
+    assert len(lines(tmp_path / "observations.jsonl")) == 5, "the half of a line is cut off"
+
+
+def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]) -> None:
+    first = observe(resumed=False)
+    for present in (WHOLE, REMOVED):
+        first._take(1, TP, view(present))
+    first._take(2, TP, view({0: VALUE}, log_end=1))
+    subject = observe()
+    assert subject.is_removed(1, TP, 2)
+    assert not subject.is_removed(1, TP, 0), "it is there"
+    assert not subject.is_removed(2, TP, 2), "that replica never got there"
+    assert not subject.is_removed(3, TP, 2), "nobody has looked at that replica"
+
+
+@pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
+def test_a_removed_marker_is_remembered(observe: Callable[..., ReplicaObserver], last: View) -> None:
+    first = observe(resumed=False)
+    for present in (WHOLE, last):
+        first._take(1, TP, view(present))
+    subject = observe()
+    assert subject.seen(TP) == WHOLE
+    assert subject.marker_after(TP, 0) == 2
+
+
+def test_an_emptied_marker_keeps_its_kind_and_another_empty_batch_is_no_marker(
+    observe: Callable[..., ReplicaObserver],
+) -> None:
+    first = observe(resumed=False)
+    first._take(1, TP, view(WHOLE))
+    first._take(1, OTHER, view(EMPTIED))
+    subject = observe()
+    subject._take(1, TP, view(EMPTIED))
+    assert subject.seen(TP)[2] == COMMIT
+    assert observe().seen(TP)[2] == COMMIT, "and when the run is resumed once more"
+    assert 2 not in subject.seen(OTHER)
+    assert subject.marker_after(OTHER, 0) is None
+
+
+def test_removals_during_an_interruption_are_written_at_the_first_poll(
+    observe: Callable[..., ReplicaObserver], tmp_path: Path
+) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    subject = observe()
+    subject._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
+    assert len(lines(tmp_path / "observations.jsonl")) == 2
+    line = lines(tmp_path / "observations.jsonl")[-1]
+    assert line["time_ms"] == NOW_MS
+    assert line["removed"] == [{"offset": 2, "kind": "commit"}]
+    assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
+
+
+def test_an_unchanged_view_is_written_once_and_a_new_replica_appears_completely(
+    observe: Callable[..., ReplicaObserver], tmp_path: Path
+) -> None:
+    first = observe(resumed=False)
+    for _ in range(3):
+        first._take(1, TP, view(WHOLE))
+    assert len(lines(tmp_path / "observations.jsonl")) == 1
+    observe()._take(3, TP, view(WHOLE))
+    assert [entry["offset"] for entry in lines(tmp_path / "observations.jsonl")[-1]["appeared"]] == [0, 1, 2, 3]
+
+
+def test_existing_observations_are_only_continued_by_a_resumed_run(observe: Callable[..., ReplicaObserver]) -> None:
+    observe(resumed=False)
+    with pytest.raises(FileExistsError):
+        observe(resumed=False)
+
+
+def test_the_longest_silence_of_any_broker(observe: Callable[..., ReplicaObserver]) -> None:
+    subject = observe(resumed=False)
+    now_s = subject._clock.now_s()
+    assert subject.longest_silence_s(now_s - 9) >= 9, "no broker has answered"
+    subject._answered_s = {broker: [now_s - 6, now_s - 5, now_s - 1] for broker in (1, 2, 3)}
+    assert 4 <= subject.longest_silence_s(now_s - 6.5) < 4.5
+    subject._answered_s[2] = [now_s - 6]
+    assert subject.longest_silence_s(now_s - 6.5) >= 6
