@@ -1,9 +1,10 @@
 """The guard's requests to brokers, its channel and its group: fakes, and librdkafka's mock brokers in this process."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import kafka.errors
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from fakes.connections import AnsweringStream
 from fakes.guarded import BoundedClock
 from kafka.protocol import admin
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
@@ -28,10 +29,14 @@ BROKERS = {number: Address("b", number) for number in (1, 2, 3)}
 
 
 class Brokers:
-    """Three brokers; ``down`` refuse connections, ``frozen`` do not answer, ``stale`` have an old ISR."""
+    """Three brokers; ``down`` refuse connections, ``frozen`` do not answer, ``stale`` have an old ISR.
 
-    def __init__(self, down: Collection[int] = ()) -> None:
+    Broker 1 does not answer writers, until broker 2 leads. ``refusal``: the error code of writes.
+    """
+
+    def __init__(self, down: Collection[int] = (), topic: str = "t", leader: int = 1, refusal: int = 0) -> None:
         self.down, self.frozen, self.stale, self.cut = set(down), set[int](), set[int](), set[int]()
+        self.topic, self.leader, self.refusal, self.written = topic, leader, refusal, list[tuple[int, bytes]]()
         self.isr = [1, 2, 3]
         self.asked: list[tuple[int, Any]] = []
 
@@ -53,15 +58,15 @@ class Brokers:
         name = type(request).__name__.partition("Request")[0]
         answers: dict[str, Callable[[int, Any], Any]] = {
             "Metadata": self.metadata, "DescribeConfigs": self.configs, "IncrementalAlterConfigs": self.altered,
-            "ListPartitionReassignments": self.adding,
+            "ListPartitionReassignments": self.adding, "Produce": self.produced,
         }  # fmt: skip
         return answers[name](broker, request)
 
     def metadata(self, broker: int, _request: Any) -> Any:
         isr = [1, 2, 3] if broker in self.stale else self.isr
-        partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
+        partition = {"partition_index": 0, "leader_id": self.leader, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
         brokers = [{"node_id": number, "host": "b", "port": number} for number in BROKERS]
-        of_topics = (("t", 0, [partition]), ("secret", 29, []))
+        of_topics: tuple[tuple[str, int, list[Any]], ...] = ((self.topic, 0, [partition]), ("secret", 29, []))
         topics = [{"name": name, "error_code": code, "partitions": parts} for name, code, parts in of_topics]
         return message(MetadataResponse, 8, brokers=brokers, topics=topics)
 
@@ -81,6 +86,15 @@ class Brokers:
         ongoing = {"partition_index": 0, "adding_replicas": [2], "removing_replicas": []}
         topics = [{"name": "t", "partitions": [ongoing]}]
         return message(admin.ListPartitionReassignmentsResponse, 0, error_code=0, topics=topics)
+
+    def produced(self, broker: int, request: Any) -> Any:
+        if broker == 1:
+            self.leader = 2
+            raise TimeoutError("frozen")
+        (topic,) = request.topic_data
+        self.written += [(broker, bytes(partition.records)) for partition in topic.partition_data]
+        written = [{"index": 0, "error_code": self.refusal}]
+        return message(ProduceResponse, 9, responses=[{"name": TOPIC, "partition_responses": written}])
 
     def asked_for(self, name: str) -> list[int]:
         return [broker for broker, request in self.asked if type(request).__name__.startswith(name)]
@@ -178,51 +192,27 @@ def test_a_named_topic_has_to_be_there_and_a_pattern_not() -> None:
         check_names(cluster, ("t", "orders"))
 
 
-class FakeMember:
-    """A consumer whose group gives it ``assigned``."""
-
-    def __init__(self, error: Any = None) -> None:
-        self.assigned: list[str] = []
-        self.paused: list[list[str]] = []
-        self.error, self.closed = error, False
-
-    def subscribe(self, topics: list[str]) -> None:
-        assert topics == ["compaction-guard"]
-
-    def poll(self, _timeout: float) -> Any:
-        if isinstance(self.error, Exception):
-            raise self.error
-        return SimpleNamespace(error=lambda: self.error) if self.error else None
-
-    def assignment(self) -> list[str]:
-        return self.assigned
-
-    def pause(self, assigned: list[str]) -> None:
-        self.paused.append(assigned)
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def test_who_is_assigned_the_partition_leads() -> None:
-    member = FakeMember()
+    member = Mock(**{"poll.return_value": None, "assignment.return_value": []})
     leadership = GroupLeadership([BROKERS[1]], member)
+    member.subscribe.assert_called_once_with(["compaction-guard"])
     assert not leadership.leads()
-    member.assigned = ["compaction-guard-0"]
+    member.assignment.return_value = ["compaction-guard-0"]
     assert all(leadership.leads() for _ in range(3))
-    assert member.paused == [member.assigned], "nothing is fetched"
-    member.assigned = []
+    member.pause.assert_called_once_with(["compaction-guard-0"])  # nothing is fetched
+    member.assignment.return_value = []
     assert not leadership.leads()
     leadership.close()
-    assert member.closed
+    member.close.assert_called_once_with()
 
 
 def test_an_error_of_the_group_is_kept_or_raised() -> None:
-    member = FakeMember(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    member = Mock(**{"assignment.return_value": []})
+    member.poll.return_value.error.return_value = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
     leadership = GroupLeadership([BROKERS[1]], member)
     assert not leadership.leads()
     assert "Group authorization failed" in str(leadership.error)
-    member.error = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    member.poll.side_effect = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     with pytest.raises(HarnessError, match="group compaction-guard"):
         leadership.leads()
 
@@ -267,45 +257,17 @@ def test_what_one_machine_keeps_another_one_reads_and_other_records_are_passed_o
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.protect.guard.channel.DELIVERY_S", 0.5)
     channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
-    with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no broker answers"):
-        channel.append([entry_of(pause("t"))])
-    with pytest.raises(HarnessError, match="topic compaction-guard cannot be read"):
-        channel.read()
-    with pytest.raises(HarnessError, match="topic compaction-guard: "):
-        channel.ensure()
+    append = partial(channel.append, [entry_of(pause("t"))])
+    acts = {"cannot be written: no broker answers": append, "cannot be read": channel.read, "": channel.ensure}
+    for text, act in acts.items():
+        with pytest.raises(HarnessError, match=f"topic compaction-guard:? {text}"):
+            act()
     channel.close()
 
 
-@dataclass
-class MovingLeader:
-    """Implements `harness.kafka_api.connection.Dial`: broker 1 leads and does not answer, until broker 2 leads."""
-
-    leader: int = 1
-    refusal: int = 0
-    written: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def __call__(self, address: Address, *, timeout_s: float) -> AnsweringStream:
-        assert timeout_s > 0
-        return AnsweringStream(lambda request: self._answer(address.port, request))
-
-    def _answer(self, broker: int, request: Any) -> Any:
-        if isinstance(request, MetadataRequest):
-            partition = {"partition_index": 0, "leader_id": self.leader, "replica_nodes": [1, 2], "isr_nodes": [2]}
-            brokers = [{"node_id": number, "host": "b", "port": number} for number in (1, 2)]
-            topics = [{"name": TOPIC, "error_code": 0, "partitions": [partition]}]
-            return message(MetadataResponse, 8, brokers=brokers, topics=topics)
-        if broker == 1:
-            self.leader = 2
-            raise TimeoutError("frozen")
-        (topic,) = request.topic_data
-        self.written += [(broker, bytes(partition.records)) for partition in topic.partition_data]
-        written = [{"index": 0, "error_code": self.refusal}]
-        return message(ProduceResponse, 9, responses=[{"name": TOPIC, "partition_responses": written}])
-
-
 def test_entries_are_written_to_a_new_leader() -> None:
-    brokers = MovingLeader()
-    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers, writer="host:1")
+    brokers = Brokers(topic=TOPIC)
+    channel = KafkaChannel([BROKERS[1]], BoundedClock(now=1.0), brokers.dial, writer="host:1")
     channel.append([entry_of(pause("t"))])
     ((broker, records),) = brokers.written
     (record,) = iter_records(next(iter_batches(records, source="")), source="")
@@ -314,8 +276,8 @@ def test_entries_are_written_to_a_new_leader() -> None:
 
 
 def test_a_refused_entry_is_not_written_again() -> None:
-    brokers = MovingLeader(leader=2, refusal=kafka.errors.TopicAuthorizationFailedError.errno)
-    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers)
+    brokers = Brokers(topic=TOPIC, leader=2, refusal=kafka.errors.TopicAuthorizationFailedError.errno)
+    channel = KafkaChannel([BROKERS[1]], BoundedClock(now=1.0), brokers.dial)
     with pytest.raises(HarnessError, match=r"cannot be written: .*TopicAuthorizationFailedError"):
         channel.append([entry_of(pause("t"))])
     assert len(brokers.written) == 1

@@ -18,6 +18,10 @@ MAX_LAG = str(2**63 - 1)
 NOTHING: Mapping[str, str] = {}
 
 
+def failure(started: Started) -> str | None:
+    return started.guard.status.failure
+
+
 def one_topic(own: Mapping[str, str] = NOTHING) -> FakeCluster:
     return FakeCluster({"t": dict(own)}, {"t": {2}})
 
@@ -123,10 +127,10 @@ def test_a_request_that_fails_is_repeated_in_the_next_round(request_name: str, s
     started = start(cluster)
     setattr(cluster, side, failing(request_name))
     assert not started.guard.attempt()
-    assert started.guard.status.failure == f"{request_name} failed"
+    assert failure(started) == f"{request_name} failed"
     assert started.guard.attempt()
     assert cluster.is_paused("t")
-    assert started.guard.status.failure is None
+    assert failure(started) is None
     cluster.away.clear()
     setattr(cluster, side, failing(request_name))
     started.guard.attempt()

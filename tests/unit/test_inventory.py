@@ -102,6 +102,11 @@ def lose(path: Path, *names: str) -> None:
         (shutil.rmtree if (path / name).is_dir() else os.unlink)(path / name)
 
 
+def put_a_folder_in_place(path: Path) -> None:
+    lose(path, SEGMENT)
+    (path / SEGMENT).mkdir()
+
+
 SIZE, OTHER = len(encode(LOG)), "has other content than the run wrote"
 NO_FETCHED, NO_OBSERVATIONS = "fetched is missing (6 files)", "observations.jsonl is missing"
 ADDED = SEGMENT.replace(f"{0:020}", f"{9:020}")
@@ -110,7 +115,7 @@ DAMAGES: list[tuple[Callable[[Path], object], list[str]]] = [
     (lambda path: lose(path, "observations.jsonl"), [NO_OBSERVATIONS]),
     (lambda path: lose(path, "fetched", "observations.jsonl"), [NO_FETCHED, NO_OBSERVATIONS]),
     (lambda path: lose(path, SEGMENT), [f"{SEGMENT} is missing"]),
-    (lambda path: (lose(path, SEGMENT), (path / SEGMENT).mkdir()), [f"{SEGMENT} is missing"]),
+    (put_a_folder_in_place, [f"{SEGMENT} is missing"]),
     (lambda path: os.truncate(path / SEGMENT, 10), [f"{SEGMENT} has 10 bytes, not the {SIZE} that the run wrote"]),
     (lambda path: shutil.copy(path / SEGMENT, path / ADDED), [f"{ADDED} was not written by the run"]),
     (lambda path: change(path / SEGMENT), [f"{SEGMENT} {OTHER}"]),

@@ -94,12 +94,13 @@ def test_a_step_has_a_time_unless_it_begins_at_once() -> None:
 
 WRITE = {"at_s": 1.0, "do": "write", "process": "p", "key": "k"}
 BATCH = {"do": "write-batch", "process": "i"}
+NO_OPERATIONS: tuple[Any, ...] = (None, [], "write", {**WRITE, "do": None})
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        *((content, "is not an operation") for content in (None, [], "write", {**WRITE, "do": None})),
+        *((content, "is not an operation") for content in NO_OPERATIONS),
         ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
         ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
         ({**WRITE, "partition": True}, "wrong type: partition$"),
