@@ -98,9 +98,6 @@ def test_the_jar_is_copied_and_a_place_that_cannot_be_written_is_refused(tmp_pat
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         export(agent(), tmp_path / "file" / "gate.jar")
-
-
-def test_a_folder_without_jars_is_no_installation(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no jars"):
         libraries(tmp_path)
 

@@ -12,12 +12,8 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.coordinator_log import batches, read_records_of
 
-from harness.broker_files.internal_topics.decode import (
-    OffsetKey,
-    decode_offset_key,
-    encode_group_key,
-    encode_offset_key,
-)
+from harness.broker_files.internal_topics import decode
+from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.consequences import group_consequences, stuck_groups
@@ -30,13 +26,7 @@ from harness.schedules.catalog import GROUP_SCENARIOS, scenarios_for
 from harness.schedules.scenario import Deletion, group_in, offsets_partition
 from harness.targets import find_target
 from workloads.group_consumers import Group, GroupReader
-from workloads.group_records import (
-    CoordinatorProducer,
-    Coordinators,
-    memberships_producer,
-    offset_key,
-    offsets_producer,
-)
+from workloads.group_records import Coordinators, memberships_producer, offset_key, offsets_producer
 
 WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)
@@ -269,7 +259,7 @@ def test_a_group_that_no_coordinator_lets_go_on_is_stuck(
 
 UPGRADED: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", UPGRADED, "in")
-KEY = encode_group_key("g")
+KEY = decode.encode_group_key("g")
 NOWHERE: Any = str
 NOBODY: Any = None
 
@@ -285,10 +275,7 @@ def test_scenarios_need_the_group_protocols_of_the_target(target: str, missing: 
 
 @dataclass
 class FakeMembers:
-    """A coordinator and its log. As brokers do, it writes an empty group before the first member has joined.
-
-    Like librdkafka: a member that is closed before the answer to its join does not leave.
-    """
+    """A coordinator: as brokers do, it writes an empty group first; a member that is closed early does not leave."""
 
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -331,7 +318,7 @@ def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
     return fake
 
 
-def producer_of(members: FakeMembers) -> CoordinatorProducer:
+def producer_of(members: FakeMembers) -> Any:
     coordinators = Coordinators(NOBODY, members.batches, NOBODY, NOBODY, NOBODY, TickingClock())
     return memberships_producer(members, coordinators, {UPGRADED: GROUP})  # type: ignore[arg-type]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -257,11 +256,12 @@ def test_what_one_machine_keeps_another_one_reads_and_other_records_are_passed_o
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.protect.guard.channel.DELIVERY_S", 0.5)
     channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
-    append = partial(channel.append, [entry_of(pause("t"))])
-    acts = {"cannot be written: no broker answers": append, "cannot be read": channel.read, "": channel.ensure}
-    for text, act in acts.items():
-        with pytest.raises(HarnessError, match=f"topic compaction-guard:? {text}"):
-            act()
+    with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no broker answers"):
+        channel.append([entry_of(pause("t"))])
+    with pytest.raises(HarnessError, match="topic compaction-guard cannot be read"):
+        channel.read()
+    with pytest.raises(HarnessError, match="topic compaction-guard: "):
+        channel.ensure()
     channel.close()
 
 
