@@ -81,8 +81,7 @@ def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptL
     try:
         batches.extend(iter_batches(data, source=SOURCE, verify_crc=verify_crc))
     except CorruptLogError as error:
-        # extend() keeps the batches that it got before the generator raised.
-        return batches, error
+        return batches, error  # extend() keeps the batches that it got before the generator raised.
     return batches, None
 
 
@@ -163,15 +162,10 @@ def test_encoder_writes_the_bytes_of_kafka() -> None:
     epochs = {"coordinator_epoch": 9, "leader_epoch": 3}
     assert encode_marker(base_offset=43, commit=False, **decision, **epochs) == bytes.fromhex(KAFKA_ABORT)
     assert encode_marker(base_offset=44, commit=True, **decision, **epochs) == bytes.fromhex(KAFKA_COMMIT)
-    empty = encode(
-        base_offset=50, last_offset=54, max_timestamp_ms=1_700_000_002_000, base_sequence=5, is_transactional=True
-    )
-    assert empty == bytes.fromhex(KAFKA_EMPTY)
-    cleaned = records(only(KAFKA_HORIZON))
-    horizon = encode(
-        base_offset=60, last_offset=65, delete_horizon_ms=1_700_086_400_000, base_sequence=8, records=cleaned
-    )
-    assert horizon == bytes.fromhex(KAFKA_HORIZON)
+    empty = {"max_timestamp_ms": 1_700_000_002_000, "base_sequence": 5, "is_transactional": True}
+    assert encode(base_offset=50, last_offset=54, **empty) == bytes.fromhex(KAFKA_EMPTY)
+    horizon = {"delete_horizon_ms": 1_700_086_400_000, "base_sequence": 8, "records": records(only(KAFKA_HORIZON))}
+    assert encode(base_offset=60, last_offset=65, **horizon) == bytes.fromhex(KAFKA_HORIZON)
 
 
 @pytest.mark.parametrize("codec", codecs.CODECS)
@@ -190,7 +184,7 @@ def test_round_trip_over_many_blocks_with_gaps(codec: codecs.Codec) -> None:
 
 @pytest.mark.parametrize("codec", [0, 1])
 def test_agrees_with_kafka_python(codec: int) -> None:
-    # It brings gzip alone: the other codecs are held against Kafka's own bytes above.
+    # It brings gzip alone: the other codecs are compared with Kafka's own bytes above.
     producer = {"is_transactional": 1, "producer_id": 12345, "producer_epoch": 3, "base_sequence": 77}
     builder = DefaultRecordBatchBuilder(magic=2, compression_type=codec, batch_size=1 << 20, **producer)
     for offset in range(300):
@@ -233,14 +227,13 @@ def test_cut_anywhere_loses_nothing_before_it() -> None:
         done = sum(end <= size for end in ends)
         start = ends[done - 1] if done else 0
         assert batches == whole[:done]
-        if size == start:
+        if not (have := size - start):
             assert error is None
             continue
         assert error is not None
         assert (error.cut, error.position, error.source) == (True, start, SOURCE)
-        have = size - start
-        wanted = f"{have} bytes of a 61-byte header" if have < 12 else f"{have} of {len(log[done])} bytes"
-        assert str(error) == f"{SOURCE} at byte {start}: batch is cut: {wanted}"
+        expected = f"{have} bytes of a 61-byte header" if have < 12 else f"{have} of {len(log[done])} bytes"
+        assert str(error) == f"{SOURCE} at byte {start}: batch is cut: {expected}"
 
 
 def test_every_flipped_byte_is_seen_or_harmless() -> None:
@@ -276,18 +269,15 @@ def test_crc_message_and_opting_out() -> None:
     assert (len(batches), error) == (2, None)
 
 
-@pytest.mark.parametrize(
-    ("at", "new", "reason"),
-    [
-        (23, struct.pack(">i", -1), "impossible last offset delta -1"),
-        (57, struct.pack(">i", -1), "impossible record count -1 in 1 offsets"),
-        (57, struct.pack(">i", 2), "impossible record count 2 in 1 offsets"),
-        (21, struct.pack(">h", 5), "unknown codec 5"),
-        (16, b"\3", "magic 3: only magic 0, 1 and 2 are known"),
-        (0, struct.pack(">q", 1), "base offset 1 follows offset 1"),
-        (0, struct.pack(">q", -3), "base offset -3 follows offset 1"),
-    ],
-)
+@pytest.mark.parametrize(("at", "new", "reason"), [
+    (23, struct.pack(">i", -1), "impossible last offset delta -1"),
+    (57, struct.pack(">i", -1), "impossible record count -1 in 1 offsets"),
+    (57, struct.pack(">i", 2), "impossible record count 2 in 1 offsets"),
+    (21, struct.pack(">h", 5), "unknown codec 5"),
+    (16, b"\3", "magic 3: only magic 0, 1 and 2 are known"),
+    (0, struct.pack(">q", 1), "base offset 1 follows offset 1"),
+    (0, struct.pack(">q", -3), "base offset -3 follows offset 1"),
+])  # fmt: skip
 def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
     good = small_log()[0]
     bad = patched(encode_batch(base_offset=2, records=[Record(2, 0, b"k", b"v")]), at, new)
@@ -299,8 +289,7 @@ def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     old = [old_entry(3, 0), old_entry(9, 1, b"", b"")]
     new = encode_batch(base_offset=10, records=[Record(10, 0, b"k", b"v")])
     data = b"".join([*old, new])
-    entries = list(iter_entries(data, source=SOURCE))
-    assert entries[:2] == [OldEntry(0, 28, 3, 0), OldEntry(28, 34, 9, 1)]
+    assert list(iter_entries(data, source=SOURCE))[:2] == [OldEntry(0, 28, 3, 0), OldEntry(28, 34, 9, 1)]
     assert [batch.position for batch in iter_batches(data, source=SOURCE)] == [62]
     error = error_in(old[1] + old[0])
     assert (error.position, error.reason) == (34, "base offset 3 follows offset 9")
@@ -332,79 +321,63 @@ def test_zero_tail_is_the_end() -> None:
     assert error_in(data + bytes(11)).cut
 
 
-def test_control_batches_without_a_decision() -> None:
-    emptied = only(encode_batch(base_offset=9, is_control=True, is_transactional=True, producer_id=1))
-    assert marker(emptied, source=SOURCE) is None
-    leader_change = Record(9, 0, struct.pack(">hh", 0, 2), b"")
-    batch = only(encode_batch(base_offset=9, records=[leader_change], is_control=True))
-    assert marker(batch, source=SOURCE) == Marker("control-2", None)
+@pytest.mark.parametrize(("records", "expected"), [
+    ([], None),
+    ([Record(9, 0, struct.pack(">hh", 0, 2), b"")], Marker("control-2", None)),
+    ([Record(9, 0, b"\0\1\0\1", b"\0\1\0\0\0\5more")], Marker("commit", 5)),
+], ids=["emptied", "a change of the leader", "a newer version"])  # fmt: skip
+def test_other_control_batches(records: list[Record], expected: Marker | None) -> None:
+    batch = only(encode_batch(base_offset=9, records=records, is_control=True, producer_id=1))
+    assert marker(batch, source=SOURCE) == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "reason"),
-    [
-        (None, b"\0" * 6, "unpack_from requires"),
-        (b"\0\0\0", b"\0" * 6, "unpack_from requires"),
-        (b"\xff\xff\0\0", b"\0" * 6, "version -1"),
-        (b"\0\0\0\1", b"\0" * 5, "unpack_from requires"),
-        (b"\0\0\0\1", None, "unpack_from requires"),
-        (b"\0\0\0\1", b"\xff\xff\0\0\0\0", "version -1"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "reason"), [
+    (None, b"\0" * 6, "unpack_from requires"),
+    (b"\0\0\0", b"\0" * 6, "unpack_from requires"),
+    (b"\xff\xff\0\0", b"\0" * 6, "version -1"),
+    (b"\0\0\0\1", b"\0" * 5, "unpack_from requires"),
+    (b"\0\0\0\1", None, "unpack_from requires"),
+    (b"\0\0\0\1", b"\xff\xff\0\0\0\0", "version -1"),
+])  # fmt: skip
 def test_malformed_control_records(key: bytes | None, value: bytes | None, reason: str) -> None:
     batch = only(encode_batch(base_offset=9, records=[Record(9, 0, key, value)], is_control=True))
     with pytest.raises(CorruptLogError, match=f"at byte 0: malformed control record: {reason}"):
         marker(batch, source=SOURCE)
 
 
-def test_newer_marker_versions_are_read() -> None:
-    record = Record(9, 0, b"\0\1\0\1", b"\0\1\0\0\0\5more")
-    batch = only(encode_batch(base_offset=9, records=[record], is_control=True))
-    assert marker(batch, source=SOURCE) == Marker("commit", 5)
-
-
 RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
 
 
-@pytest.mark.parametrize(
-    ("payload", "count", "reason"),
-    [
-        (b"", 1, "record 1 of 1: the batch ends inside it"),
-        (RECORD, 2, "record 2 of 2: the batch ends inside it"),
-        (RECORD + b"\0\0", 1, "2 bytes follow the last of 1 records"),
-        (RECORD[:-1], 1, "record 1 of 1: it announces 8 bytes, 7 are left"),
-        (b"\1" + RECORD[1:], 1, "record 1 of 1: it announces -1 bytes, 8 are left"),
-        (b"\x0e" + RECORD[1:], 1, "record 1 of 1: it announces 7 bytes, its fields take 8"),
-        (RECORD + RECORD, 2, "record 2 of 2: offset 10 out of order"),
-        (RECORD[:3] + b"\2" + RECORD[4:], 1, "record 1 of 1: offset 11 out of order"),
-        (RECORD[:3] + b"\1" + RECORD[4:], 1, "record 1 of 1: offset 9 out of order"),
-        (RECORD[:-1] + b"\1", 1, "record 1 of 1: it announces -1 headers"),
-        (RECORD[:-1] + b"\2", 1, "record 1 of 1: the batch ends inside it"),
-        (b"\x14" + RECORD[1:-1] + b"\2\1\1", 1, "record 1 of 1: it has a header without a name"),
-        (RECORD[:6] + b"\x7e" + RECORD[7:], 1, "record 1 of 1: the batch ends inside it"),
-        (b"\xff" * 12, 1, "record 1 of 1: a varint takes more than ten bytes"),
-        (b"\xff" * 9 + b"\2", 1, "record 1 of 1: a varint takes more than 64 bits"),
-        (b"\x22\0" + b"\xff" * 9 + b"\1" + RECORD[3:], 1, f"record 1 of 1: its timestamp is {-(2**63) - 1}"),
-    ],
-)
+@pytest.mark.parametrize(("payload", "count", "reason"), [
+    (b"", 1, "record 1 of 1: the batch ends inside it"),
+    (RECORD, 2, "record 2 of 2: the batch ends inside it"),
+    (RECORD + b"\0\0", 1, "2 bytes follow the last of 1 records"),
+    (RECORD[:-1], 1, "record 1 of 1: it announces 8 bytes, 7 are left"),
+    (b"\1" + RECORD[1:], 1, "record 1 of 1: it announces -1 bytes, 8 are left"),
+    (b"\x0e" + RECORD[1:], 1, "record 1 of 1: it announces 7 bytes, its fields take 8"),
+    (RECORD + RECORD, 2, "record 2 of 2: offset 10 out of order"),
+    (RECORD[:3] + b"\2" + RECORD[4:], 1, "record 1 of 1: offset 11 out of order"),
+    (RECORD[:3] + b"\1" + RECORD[4:], 1, "record 1 of 1: offset 9 out of order"),
+    (RECORD[:-1] + b"\1", 1, "record 1 of 1: it announces -1 headers"),
+    (RECORD[:-1] + b"\2", 1, "record 1 of 1: the batch ends inside it"),
+    (b"\x14" + RECORD[1:-1] + b"\2\1\1", 1, "record 1 of 1: it has a header without a name"),
+    (RECORD[:6] + b"\x7e" + RECORD[7:], 1, "record 1 of 1: the batch ends inside it"),
+    (b"\xff" * 12, 1, "record 1 of 1: a varint takes more than ten bytes"),
+    (b"\xff" * 9 + b"\2", 1, "record 1 of 1: a varint takes more than 64 bits"),
+    (b"\x22\0" + b"\xff" * 9 + b"\1" + RECORD[3:], 1, f"record 1 of 1: its timestamp is {-(2**63) - 1}"),
+])  # fmt: skip
 def test_malformed_records(payload: bytes, count: int, reason: str) -> None:
-    with pytest.raises(CorruptLogError) as caught:
+    with pytest.raises(CorruptLogError, match=f"^{SOURCE} at byte 0: {reason}$"):
         records(with_payload(payload, count=count))
-    assert str(caught.value) == f"{SOURCE} at byte 0: {reason}"
 
 
-def test_records_before_a_malformed_one_are_yielded() -> None:
-    reader = iter_records(with_payload(RECORD, count=2), source=SOURCE)
-    assert next(reader) == Record(10, -1, b"k", b"v")
-    with pytest.raises(CorruptLogError):
+def test_records_before_a_malformed_one_are_yielded_and_the_error_has_the_position_of_the_batch() -> None:
+    header = patched(encode_batch(base_offset=2, last_offset=3), 57, struct.pack(">i", 2) + RECORD)
+    *_, batch = iter_batches(small_log()[0] + header, source=SOURCE)
+    reader = iter_records(batch, source=SOURCE)
+    assert next(reader) == Record(2, -1, b"k", b"v")
+    with pytest.raises(CorruptLogError, match="at byte 78: record 2 of 2"):
         next(reader)
-
-
-def test_position_of_the_batch_is_in_record_errors() -> None:
-    bad = patched(encode_batch(base_offset=2, records=[Record(2, 0, b"k", b"v")]), 61, b"\1")
-    *_, batch = iter_batches(small_log()[0] + bad, source=SOURCE)
-    with pytest.raises(CorruptLogError, match="at byte 78: record 1 of 1"):
-        records(batch)
 
 
 def test_header_names_that_are_not_text() -> None:
@@ -420,13 +393,12 @@ def test_snappy_raw_and_xerial() -> None:
     xerial = head + b"".join(struct.pack(">i", len(half)) + half for half in halves)
     assert records(with_payload(xerial, codec=2)) == [Record(10, -1, b"k", b"v")]
     for bad, reason in [
-        (xerial + b"\0", "snappy stream ends inside a block length"),
-        (xerial[:-1], "snappy block announces 7 bytes, 6 are left"),
-        (head + struct.pack(">i", -1), "snappy block announces -1 bytes, 0 are left"),
+        (xerial + b"\0", "stream ends inside a block length"),
+        (xerial[:-1], "block announces 7 bytes, 6 are left"),
+        (head + struct.pack(">i", -1), "block announces -1 bytes, 0 are left"),
     ]:
-        with pytest.raises(CorruptLogError) as caught:
+        with pytest.raises(CorruptLogError, match=f"at byte 0: snappy {reason}$"):
             records(with_payload(bad, codec=2))
-        assert str(caught.value) == f"{SOURCE} at byte 0: {reason}"
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -439,15 +411,7 @@ def test_payload_that_is_not_what_the_codec_says(codec: int) -> None:
 @pytest.mark.parametrize("codec", codecs.CODECS[1:])
 def test_decompression_bomb(codec: codecs.Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "MAX_DECOMPRESSED_BYTES", 1 << 20)
-    fits = Record(0, 0, None, bytes((1 << 20) - 20))
-    bursts = Record(0, 0, None, bytes(1 << 20))
+    fits, bursts = (Record(0, 0, None, bytes(size)) for size in ((1 << 20) - 20, 1 << 20))
     assert records(only(encode_batch(base_offset=0, records=[fits], codec=codec))) == [fits]
     with pytest.raises(CorruptLogError, match=r"at byte 0: .*1048576 bytes"):
         records(only(encode_batch(base_offset=0, records=[bursts], codec=codec)))
-
-
-def test_real_bomb_at_the_real_limit() -> None:
-    bomb = bytes(cramjam.zstd.compress(bytes(codecs.MAX_DECOMPRESSED_BYTES + 1)))
-    assert len(bomb) < 100_000
-    with pytest.raises(CorruptLogError, match="zstd does not unpack within 268435456 bytes"):
-        records(with_payload(bomb, codec=4))

@@ -195,23 +195,20 @@ def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
     assert jar_name(BINDING) not in names
 
 
-@pytest.mark.parametrize(
-    ("contents", "why"),
-    [
-        ({}, r"has no kafka_2\.\*\.jar in libs"),
-        (distribution(more={f"kafka_2.13-{VERSION}.jar": None}), r"has no kafka_2\.\*\.jar in libs"),
-        (distribution(more={f"kafka-clients-{VERSION}.jar": None}), r"has no kafka-clients-\*\.jar in libs"),
-        (distribution("2.8.2"), r"Kafka 2\.8\.2, older than the oldest that can be tested, kafka-3\.9"),
-        (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
-        (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, an unknown Kafka: the newest is kafka-4\.4"),
-        (distribution("trunk"), r"an unknown version of Kafka: 'trunk'"),
-        (
-            distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
-            "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
-        ),
-        (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or not an archive"),
-    ],
-)
+@pytest.mark.parametrize(("contents", "why"), [
+    ({}, r"has no kafka_2\.\*\.jar in libs"),
+    (distribution(more={f"kafka_2.13-{VERSION}.jar": None}), r"has no kafka_2\.\*\.jar in libs"),
+    (distribution(more={f"kafka-clients-{VERSION}.jar": None}), r"has no kafka-clients-\*\.jar in libs"),
+    (distribution("2.8.2"), r"Kafka 2\.8\.2, older than the oldest that can be tested, kafka-3\.9"),
+    (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
+    (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, an unknown Kafka: the newest is kafka-4\.4"),
+    (distribution("trunk"), r"an unknown version of Kafka: 'trunk'"),
+    (
+        distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
+        "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
+    ),
+    (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or not an archive"),
+])  # fmt: skip
 def test_incomplete_builds_are_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
     for path in (unpacked(tmp_path / "dist", contents), archive(tmp_path / "kafka.tgz", contents)):
         with pytest.raises(UsageError, match=why) as caught:
@@ -314,15 +311,12 @@ def test_a_patch_may_be_a_jar_but_has_to_change_a_class(tmp_path: Path) -> None:
         jars_for(find_target(patched("kafka-4.3", other)))
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda folder: classes(folder, "Cleaner.java"), "has no classes of Kafka: give a jar, or the folder"),
-        (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder of org/ or kafka/"),
-        (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
-        (lambda _: Path(__file__), "is damaged, or not an archive"),
-    ],
-)
+@pytest.mark.parametrize(("make", "why"), [
+    (lambda folder: classes(folder, "Cleaner.java"), "has no classes of Kafka: give a jar, or the folder"),
+    (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder of org/ or kafka/"),
+    (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
+    (lambda _: Path(__file__), "is damaged, or not an archive"),
+])  # fmt: skip
 def test_paths_without_a_patch_are_rejected(tmp_path: Path, make: Any, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         find_target(patched("kafka-4.3", make(tmp_path)))

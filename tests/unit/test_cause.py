@@ -38,35 +38,28 @@ OUT = (state(0), state(T_MS - 26 * HOUR_MS, (1, 3)), state(T_MS))
 FOR_26_H = "(out of the ISR for 26 h until 2026-11-27 05:32:00 UTC)"
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (finding(outcome="committed", transactional_id="orders-tx"), "the COMMIT of transaction orders-tx"),
-        (finding(outcome="decided"), "the marker of producer 7"),
-        (finding(POISON), "the ABORT of producer 7"),
-        (finding(HIDDEN), "the COMMIT of producer 7"),
-        (finding(DIVERGED), "a delete"),
-        (finding("unexplained-divergence"), "records"),
-    ],
-)
+@pytest.mark.parametrize(("found", "expected"), [
+    (finding(outcome="committed", transactional_id="orders-tx"), "the COMMIT of transaction orders-tx"),
+    (finding(outcome="decided"), "the marker of producer 7"),
+    (finding(POISON), "the ABORT of producer 7"),
+    (finding(HIDDEN), "the COMMIT of producer 7"),
+    (finding(DIVERGED), "a delete"),
+    (finding("unexplained-divergence"), "records"),
+])  # fmt: skip
 def test_a_cause_names_what_was_missed_and_when_the_broker_was_out_of_the_isr(found: Finding, expected: str) -> None:
     assert cause(found, *OUT) == f"broker 2 missed {expected} {FOR_26_H}"
 
 
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
-        ((state(0),), "in the ISR at all times that the metadata log has"),
-        ((state(0), state(T_MS, (1,))), "out of the ISR since 2026-11-27 05:32:00 UTC"),
-        ((state(None, (1,)), state(T_MS)), "out of the ISR until 2026-11-27 05:32:00 UTC"),
-        ((*OUT, state(T_MS + 1000, (1,)), state(T_MS + 2000)), f"{FOR_26_H[1:-1]}; 2 times in all"),
-        (
-            (state(0, (1,), (1,)), state(T_MS - 180_000, (1,)), state(T_MS)),
-            "out of the ISR for 3 min until 2026-11-27 05:32:00 UTC",
-        ),
-    ],
-    ids=["never", "still", "before the log starts", "twice", "assigned later"],
-)
+@pytest.mark.parametrize(("states", "expected"), [
+    ((state(0),), "in the ISR at all times that the metadata log has"),
+    ((state(0), state(T_MS, (1,))), "out of the ISR since 2026-11-27 05:32:00 UTC"),
+    ((state(None, (1,)), state(T_MS)), "out of the ISR until 2026-11-27 05:32:00 UTC"),
+    ((*OUT, state(T_MS + 1000, (1,)), state(T_MS + 2000)), f"{FOR_26_H[1:-1]}; 2 times in all"),
+    (
+        (state(0, (1,), (1,)), state(T_MS - 180_000, (1,)), state(T_MS)),
+        "out of the ISR for 3 min until 2026-11-27 05:32:00 UTC",
+    ),
+], ids=["never", "still", "before the log starts", "twice", "assigned later"])  # fmt: skip
 def test_the_longest_absence_is_told(states: tuple[PartitionState, ...], expected: str) -> None:
     assert cause(finding(DIVERGED), *states) == f"broker 2 missed a delete ({expected})"
 

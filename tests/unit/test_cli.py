@@ -128,39 +128,36 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Machine(tmp_path, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
-        ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.0", "an exact patch"]),
-        ("run --target kafka-3.9 --anomaly all --client jav", ["'jav'", "did you mean java"]),
-        ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
-        ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
-        ("run --target kafka-3.9", ["--anomaly"]),
-        ("run --anomaly all", ["give --target: see `harness targets`"]),
-        ("run --target kafka-3.9 --schedule nowhere.json", ["'--schedule'", "'nowhere.json' is not a file"]),
-        ("run --target kafka-3.9 --anomaly all --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
-        ("run --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
-        ("explore --target sim-redpand", ["unknown simulated target 'sim-redpand'"]),
-        ("run --seed 5", ["give --target and --anomaly: see"]),
-        ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
-        ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not between 3 and 7"]),
-        ("run --resume nowhere", ["'--resume'", "'nowhere' is not a folder"]),
-        ("run --resume nowhere --target kafka-3.9", ["'--resume'", "'nowhere' is not a folder"]),
-        ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
-        ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
-        ("run --target kafka-3.9 --anomaly all --set node.id=7", ["node.id=7", "topic.NAME=VALUE"]),
-        ("run --target kafka-3.9 --anomaly all --set topic.=1", ["topic.=1", "topic.NAME=VALUE"]),
-        ("run --target kafka-3.9 --anomaly all --time-limit 0", ["--time-limit"]),
-        ("run --target kafka-3.9 --anomaly all --time-limit soon", ["soon"]),
-        ("run --target kafka-3.9 --anomaly all --port-base 80", ["--port-base"]),
-        ("run --target kafka-3.9 --anomaly all --format xml", ["xml"]),
-        ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean", "kafka-3.9"]),
-        ("clean 2026-01-01T00-00-00Z-0000", ["nothing is left of 2026-01-01T00-00-00Z-0000"]),
-        ("check", ["RUN_DIR"]),
-        ("chek", ["'chek'"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
+    ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.0", "an exact patch"]),
+    ("run --target kafka-3.9 --anomaly all --client jav", ["'jav'", "did you mean java"]),
+    ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
+    ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
+    ("run --target kafka-3.9", ["--anomaly"]),
+    ("run --anomaly all", ["give --target: see `harness targets`"]),
+    ("run --target kafka-3.9 --schedule nowhere.json", ["'--schedule'", "'nowhere.json' is not a file"]),
+    ("run --target kafka-3.9 --anomaly all --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
+    ("run --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
+    ("explore --target sim-redpand", ["unknown simulated target 'sim-redpand'"]),
+    ("run --seed 5", ["give --target and --anomaly: see"]),
+    ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
+    ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not between 3 and 7"]),
+    ("run --resume nowhere", ["'--resume'", "'nowhere' is not a folder"]),
+    ("run --resume nowhere --target kafka-3.9", ["'--resume'", "'nowhere' is not a folder"]),
+    ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
+    ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
+    ("run --target kafka-3.9 --anomaly all --set node.id=7", ["node.id=7", "topic.NAME=VALUE"]),
+    ("run --target kafka-3.9 --anomaly all --set topic.=1", ["topic.=1", "topic.NAME=VALUE"]),
+    ("run --target kafka-3.9 --anomaly all --time-limit 0", ["--time-limit"]),
+    ("run --target kafka-3.9 --anomaly all --time-limit soon", ["soon"]),
+    ("run --target kafka-3.9 --anomaly all --port-base 80", ["--port-base"]),
+    ("run --target kafka-3.9 --anomaly all --format xml", ["xml"]),
+    ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean", "kafka-3.9"]),
+    ("clean 2026-01-01T00-00-00Z-0000", ["nothing is left of 2026-01-01T00-00-00Z-0000"]),
+    ("check", ["RUN_DIR"]),
+    ("chek", ["'chek'"]),
+])  # fmt: skip
 def test_arguments(machine: Machine, arguments: str, expected: list[str]) -> None:
     error = machine.refusal_in_this_process(*arguments.split())
     assert [part for part in expected if part not in error] == []
@@ -178,15 +175,11 @@ def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
     assert machine.call("--help").returncode == EXIT_CLEAN
 
 
-@pytest.mark.parametrize(
-    ("results", "expected"),
-    [
-        ("file", "'file' is a file"),
-        ("file/below", "results cannot be written to file/below"),
-        ("/proc/nowhere", "results cannot be written to /proc/nowhere"),
-    ],
-    ids=["a file", "below a file", "read-only"],
-)
+@pytest.mark.parametrize(("results", "expected"), [
+    ("file", "'file' is a file"),
+    ("file/below", "results cannot be written to file/below"),
+    ("/proc/nowhere", "results cannot be written to /proc/nowhere"),
+], ids=["a file", "below a file", "read-only"])  # fmt: skip
 def test_results_that_cannot_be_written(machine: Machine, results: str, expected: str) -> None:
     (machine.root / "file").touch()
     error = machine.refusal(*RUN, "--results", results)

@@ -95,19 +95,16 @@ def test_an_option_has_one_meaning_over_all_commands() -> None:
     assert {name: found for name, found in forms.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "typed", "completed"),
-    [
-        (["run", "--target"], "kafka-4.", {"kafka-4.0", "kafka-4.1", "kafka-4.2", "kafka-4.3", "kafka-4.4"}),
-        (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill", "crash-in-cleaning"}),
-        (["run", "--anomaly"], "a", {"aborted-to-committed", "all"}),
-        (["run", "--client"], "", {"librdkafka", "java"}),
-        (["run", "--timers"], "d", {"days", "default"}),
-        (["run", "--runtime"], "s", {"ssh", "sim"}),
-        (["nightly", "--targets"], "kafka-3.9,sim-k", {f"kafka-3.9,sim-kafka{line}" for line in ("", "-3.9", "-4.3")}),
-        (["explore", "--target"], "sim-r", {"sim-redpanda"}),
-    ],
-)
+@pytest.mark.parametrize(("words", "typed", "completed"), [
+    (["run", "--target"], "kafka-4.", {"kafka-4.0", "kafka-4.1", "kafka-4.2", "kafka-4.3", "kafka-4.4"}),
+    (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill", "crash-in-cleaning"}),
+    (["run", "--anomaly"], "a", {"aborted-to-committed", "all"}),
+    (["run", "--client"], "", {"librdkafka", "java"}),
+    (["run", "--timers"], "d", {"days", "default"}),
+    (["run", "--runtime"], "s", {"ssh", "sim"}),
+    (["nightly", "--targets"], "kafka-3.9,sim-k", {f"kafka-3.9,sim-kafka{line}" for line in ("", "-3.9", "-4.3")}),
+    (["explore", "--target"], "sim-r", {"sim-redpanda"}),
+])  # fmt: skip
 def test_the_shell_completes_names(words: list[str], typed: str, completed: set[str]) -> None:
     found = ShellComplete(cli, {}, "harness", "_HARNESS_COMPLETE").get_completions(words, typed)
     assert {one.value for one in found} == completed

@@ -11,13 +11,10 @@ def test_the_output_of_a_command_is_returned() -> None:
     assert commands.run("sh", "-c", "echo version >&2") == "version\n", "as java does"
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo 'the network'; echo 'the network overlaps' >&2; exit 1", r"`sh -c .*`: the network overlaps$"),
-        ("exit 3", r"exit code 3$"),
-    ],
-)
+@pytest.mark.parametrize(("script", "message"), [
+    ("echo 'the network'; echo 'the network overlaps' >&2; exit 1", r"`sh -c .*`: the network overlaps$"),
+    ("exit 3", r"exit code 3$"),
+])  # fmt: skip
 def test_a_failed_command_is_reported_with_the_reason(script: str, message: str) -> None:
     with pytest.raises(HarnessError, match=message):
         commands.run("sh", "-c", script)

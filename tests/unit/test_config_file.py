@@ -73,23 +73,20 @@ def test_the_variable_names_another_file(folder: Path, monkeypatch: pytest.Monke
     assert read_config_file().values == {"results": str(folder / "deep" / "runs")}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("results = 3", "results has to be a path"),
-        ("result = 'runs'", "unknown setting 'result'; did you mean results?"),
-        ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
-        ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
-        ("[spark]\nconf = ['a=b']", "spark.conf has to be a table of texts"),
-        ("[clusters.eu]\ntopics = 'orders'", "[clusters.eu]: cluster.topics has to be a list of texts"),
-        ("[clusters.eu]\ntopic = ['orders']", "[clusters.eu]: unknown setting 'cluster.topic'"),
-        ("[clusters]\neu = 'kafka-1:9092'", "[clusters.eu]: unknown setting 'cluster'"),
-        ("clusters = 'eu'", "clusters has to be a table of tables"),
-        ("[spark]\nmasters = 'local'", "unknown setting 'spark.masters'; did you mean spark.master"),
-        ("spark = 'local'", "unknown setting 'spark'"),
-        ("results = ", "Invalid value"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("results = 3", "results has to be a path"),
+    ("result = 'runs'", "unknown setting 'result'; did you mean results?"),
+    ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
+    ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
+    ("[spark]\nconf = ['a=b']", "spark.conf has to be a table of texts"),
+    ("[clusters.eu]\ntopics = 'orders'", "[clusters.eu]: cluster.topics has to be a list of texts"),
+    ("[clusters.eu]\ntopic = ['orders']", "[clusters.eu]: unknown setting 'cluster.topic'"),
+    ("[clusters]\neu = 'kafka-1:9092'", "[clusters.eu]: unknown setting 'cluster'"),
+    ("clusters = 'eu'", "clusters has to be a table of tables"),
+    ("[spark]\nmasters = 'local'", "unknown setting 'spark.masters'; did you mean spark.master"),
+    ("spark = 'local'", "unknown setting 'spark'"),
+    ("results = ", "Invalid value"),
+])  # fmt: skip
 def test_a_wrong_file_is_named_with_what_is_wrong(folder: Path, text: str, message: str) -> None:
     (folder / FILE).write_text(text)
     with pytest.raises(UsageError) as raised:
@@ -151,18 +148,15 @@ def parameters(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
 ORDERS, STAGING, EU, USERS = "kafka-1:9092", "staging-1:9092", "eu-1:9092", ("users",)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("audit exposure", {"bootstrap": ORDERS, "config": "client.properties", "topics": ("orders-*",)}),
-        ("audit exposure --cluster staging", {"bootstrap": STAGING, "config": None, "topics": ()}),
-        ("audit live --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
-        ("audit live --cluster prod.eu --bootstrap-server a:1", {"bootstrap": "a:1", "config": None, "topics": USERS}),
-        ("audit key --key K --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
-        ("watch --state s --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": USERS}),
-        ("guard status --cluster staging", {"bootstrap": STAGING, "config": None}),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), [
+    ("audit exposure", {"bootstrap": ORDERS, "config": "client.properties", "topics": ("orders-*",)}),
+    ("audit exposure --cluster staging", {"bootstrap": STAGING, "config": None, "topics": ()}),
+    ("audit live --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
+    ("audit live --cluster prod.eu --bootstrap-server a:1", {"bootstrap": "a:1", "config": None, "topics": USERS}),
+    ("audit key --key K --topic t --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": ("t",)}),
+    ("watch --state s --cluster prod.eu", {"bootstrap": EU, "config": None, "topics": USERS}),
+    ("guard status --cluster staging", {"bootstrap": STAGING, "config": None}),
+])  # fmt: skip
 def test_a_named_cluster_replaces_the_other_cluster_as_a_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: dict[str, Any]
 ) -> None:

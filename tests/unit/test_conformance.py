@@ -22,7 +22,7 @@ from harness.kafka_api.client_requests import ProducerIdentity
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, message
 from harness.model_checking.conform import partition as partitions
-from harness.model_checking.conform.brokers import CLEANED, Brokers, fetch_offsets, read_folder
+from harness.model_checking.conform.brokers import Brokers, fetch_offsets, read_folder
 from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules
 from harness.model_checking.conform.partition import BrokerPartition, offset_request
 from harness.model_checking.conform.picture import (
@@ -69,20 +69,13 @@ from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTop
 
 OLD, NEW = (Rules(version=rules_of(version)) for version in ("3.9.2", "4.4.0"))
 BEGIN = "t writes K"
+CLEAN, CLEAN_AND_KEEP = CleanerPass((1, 2, 3)), CleanerPass((1, 2, 3), keeps=True)
 KILLED, PAUSED, STOPPED = (f"{fault} begins on broker 2" for fault in ("kill", "pause", "stop"))
 RESTARTS = "u begins again, which aborts its transaction"
 
 
-def clean(brokers: tuple[int, ...] = (1, 2, 3), *, keeps: bool = False) -> Operation:
-    return CleanerPass(brokers, keeps)
-
-
 def taken(
-    *steps: str | Operation,
-    rules: Rules = OLD,
-    version: int = 1,
-    replicas: tuple[int, ...] = (1, 3, 2),
-    of_groups: bool = False,
+    *steps: str | Operation, rules: Rules = OLD, version: int = 1, replicas: Any = (1, 3, 2), of_groups: bool = False
 ) -> Simulated:
     schedule = partition_schedule("t", described(*steps), replicas, of_groups=of_groups)
     model = Simulated(schedule, replace(rules, epoch_bump=version > 1))
@@ -157,11 +150,11 @@ def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
 
 
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
-    steps = (BEGIN, "t aborts", FILLER, clean())
+    steps = (BEGIN, "t aborts", FILLER, CLEAN)
     killed, paused = (taken(*steps, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
     assert paused.txnindex == ("t 0-1 in segment 0, last stable offset 2",)
     assert killed.txnindex == paused.txnindex, "an empty batch of the transaction is left"
-    more = (*steps, "producers expire", FILLER, clean())
+    more = (*steps, "producers expire", FILLER, CLEAN)
     killed, paused = (taken(*more, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
     assert [text[:3] for text in paused.txnindex] == ["t 0"]
     assert killed.txnindex == ()
@@ -169,18 +162,18 @@ def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
 
 def test_a_schedule_decides_what_is_kept() -> None:
     deleted = (PUT, "p writes -K", FILLER)
-    assert "1-1 data, 1:-K" in held(taken(*deleted, clean(keeps=True), FILLER, clean()), 1)
-    assert "1-1 data, 1:-K" not in held(taken(*deleted, clean(keeps=True), "time passes", FILLER, clean()), 1)
-    assert "1-1 data, 1:-K" not in held(taken(*deleted, clean(), FILLER, clean()), 1)
+    assert "1-1 data, 1:-K" in held(taken(*deleted, CLEAN_AND_KEEP, FILLER, CLEAN), 1)
+    assert "1-1 data, 1:-K" not in held(taken(*deleted, CLEAN_AND_KEEP, "time passes", FILLER, CLEAN), 1)
+    assert "1-1 data, 1:-K" not in held(taken(*deleted, CLEAN, FILLER, CLEAN), 1)
 
 
 def test_only_the_brokers_of_a_step_clean() -> None:
-    model = taken(PUT, PUT, FILLER, clean((3,)))
+    model = taken(PUT, PUT, FILLER, CleanerPass((3,)))
     assert [model.pictures()[broker].cleaned_to for broker in (1, 2, 3)] == [None, None, 2]
 
 
 def test_a_follower_copies_a_leaders_segment_into_one_of_its_own() -> None:
-    model = taken(PUT, KILLED, PUT, "p writes L", FILLER, clean(), "2 returns")
+    model = taken(PUT, KILLED, PUT, "p writes L", FILLER, CLEAN, "2 returns")
     assert model.pictures()[1].segments == (0, 3)
     assert model.pictures()[ABSENT].segments == (0, 1, 3)
 
@@ -191,18 +184,15 @@ def test_a_replica_joins() -> None:
     assert held(model, ABSENT) == ["0-0 data, 0:K"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "version"),
-    [
-        (("t commits",), 1),
-        ((BEGIN, "t aborts, having written nothing here"), 1),
-        (("t aborts, having written nothing here",), 2),
-        ((RESTARTS,), 1),
-        (("2 leads", KILLED), 1),
-        ((KILLED, "2 leads"), 1),
-        (("2 joins",), 1),
-    ],
-)
+@pytest.mark.parametrize(("steps", "version"), [
+    (("t commits",), 1),
+    ((BEGIN, "t aborts, having written nothing here"), 1),
+    (("t aborts, having written nothing here",), 2),
+    ((RESTARTS,), 1),
+    (("2 leads", KILLED), 1),
+    ((KILLED, "2 leads"), 1),
+    (("2 joins",), 1),
+])  # fmt: skip
 def test_what_cannot_be(steps: tuple[str | Operation, ...], version: int) -> None:
     with pytest.raises(ValueError, match=f"'{steps[-1]}' is impossible in the model now"):
         taken(*steps, version=version)
@@ -223,7 +213,7 @@ def test_what_a_leader_refuses() -> None:
 
 
 def test_versions_differ() -> None:
-    aborted = (BEGIN, BEGIN, "u writes L", "t aborts", clean())
+    aborted = (BEGIN, BEGIN, "u writes L", "t aborts", CLEAN)
     assert "1-1 data" in held(taken(*aborted[:3], "producers expire", *aborted[3:], rules=OLD), 1)
     below = ("p writes K L M", BEGIN, "p writes K L M", DeleteRecords(2))
     assert [taken(*below, rules=rules).pictures()[1].last_stable_offset for rules in (OLD, NEW)] == [5, 4]
@@ -270,24 +260,15 @@ def test_random_schedules_of_groups_can_be_gone_through(rules: Rules) -> None:
 
 
 def a_picture() -> ReplicaPicture:
-    steps = (BEGIN, "t aborts", "p writes L -L", FILLER, clean(), "u writes M", "3 leads")
+    steps = (BEGIN, "t aborts", "p writes L -L", FILLER, CLEAN, "u writes M", "3 leads")
     return taken(*steps).pictures()[1]
 
 
 OTHERS: dict[str, Any] = {
-    "batches": (),
-    "segments": (0,),
-    "log_start": 1,
-    "high_watermark": 1,
-    "last_stable_offset": 1,
-    "producers": ("t epoch 0 sequence 0",),
-    "listed_aborts": (),
-    "txnindex": ("t 0-1 in segment 0, last stable offset 1",),
-    "cleaned_to": None,
-    "epochs": ((0, 5),),
-    "snapshots": (),
-    "offsets": (("K", UNSTABLE, "1"),),
-}
+    "batches": (), "segments": (0,), "log_start": 1, "high_watermark": 1, "last_stable_offset": 1,
+    "producers": ("t epoch 0 sequence 0",), "listed_aborts": (), "cleaned_to": None, "epochs": ((0, 5),),
+    "txnindex": ("t 0-1 in segment 0, last stable offset 1",), "snapshots": (), "offsets": (("K", UNSTABLE, "1"),),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -300,9 +281,9 @@ def test_a_difference_in_any_field_is_reported(name: str) -> None:
 def test_every_field_is_compared_but_times() -> None:
     assert {it.name for it in fields(ReplicaPicture)} == {*OTHERS, "horizons_ms"}
     picture = a_picture()
+    other = replace(picture, horizons_ms=())
     assert picture.horizons_ms
-    assert picture == replace(picture, horizons_ms=())
-    assert differences(picture, replace(picture, horizons_ms=())) == []
+    assert (picture == other, differences(picture, other)) == (True, [])
 
 
 CHANGES: dict[str, Any] = {
@@ -332,20 +313,19 @@ def test_a_picture_is_shown() -> None:
 
 
 def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
-    model = taken(BEGIN, "t aborts", "p writes L -L", FILLER, clean(), "u writes M")
+    model = taken(BEGIN, "t aborts", "p writes L -L", FILLER, CLEAN, "u writes M")
     replica = model.world.replicas[1]
     write_replica(tmp_path, replica)
     named = {it.producer_id: name for name, it in model.world.clients.items()}
     read = read_folder(tmp_path, named, replica.cleaned_to)
     expected = picture_of(replica, named)
     assert read == {name: getattr(expected, name) for name in read}
-    assert CLEANED == "cleaner-offset-checkpoint"
 
 
 # Many at once
 
 
-STEPS = described(PUT, FILLER, clean(keeps=True), "time passes", FILLER, clean())
+STEPS = described(PUT, FILLER, CLEAN_AND_KEEP, "time passes", FILLER, CLEAN)
 TWO = [partition_schedule("one", STEPS), partition_schedule("two", (PUT, Rest(), *STEPS[2:]))]
 
 
@@ -362,13 +342,15 @@ def test_schedules_that_agree_go_to_their_end() -> None:
     assert cluster.aged == [True, False, False], "only before time passes"
 
 
-def test_a_disagreement_ends_its_schedule_alone() -> None:
-    first, second = gone(ModelBrokers(wrong={("two", 3): 2}))
-    assert (first.schedule.case, first.agreed) == ("two", 1)
-    (disagreement,) = first.disagreements
-    assert (disagreement.number, disagreement.step, disagreement.broker) == (2, Rest(), 3)
-    assert disagreement.differences == ["log_start: the model has 0, the broker 99"]
-    assert (second.schedule.case, second.agreed, second.disagreements) == ("one", 6, ())
+def test_a_disagreement_ends_its_schedule_alone_and_is_reported_as_json() -> None:
+    result = outcomes_json(ANOMALY, "kafka-3.9", gone(ModelBrokers(wrong={("two", 3): 2})), None)
+    first, second = result["schedules"]
+    assert (result["verdict"], result["reason"]) == (ANOMALY, None)
+    assert (first["agreed"], first["steps"][:2]) == (1, ["p writes K", "rest"])
+    assert first["disagreements"] == [
+        {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}
+    ]
+    assert (second["agreed"], second["disagreements"]) == (6, [])
 
 
 def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
@@ -380,17 +362,19 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
 
 def test_what_befalls_one_cluster_is_common() -> None:
     with pytest.raises(ValueError, match="the whole cluster: 1, 2, 3 clean; rest"):
-        gone(ModelBrokers(), [partition_schedule("one", (clean(),)), partition_schedule("two", (Rest(),))])
+        gone(ModelBrokers(), [partition_schedule("one", (CLEAN,)), partition_schedule("two", (Rest(),))])
 
 
 # On brokers
 
 
 TAKEN = {
-    "t writes K -L": ("write", [(b"K", b"v"), (b"L", None)], 7),
-    "t commits": ("end", COMMIT),
-    "t aborts": ("end", ABORT),
-    RESTARTS: ("restart",),
+    "t writes K -L": [("write", [(b"K", b"v"), (b"L", None)], 7)],
+    "t commits": [("end", COMMIT)],
+    "t aborts": [("end", ABORT)],
+    # A lone marker is of a transaction that registered the partition.
+    "t aborts, having written nothing here": [("register",), ("end", ABORT)],
+    RESTARTS: [("restart",)],
 }
 
 
@@ -424,13 +408,7 @@ def calls_of(partition: BrokerPartition, producer: str) -> Any:
 def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
     partition = BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0))
     partition.take(*described(step))
-    assert calls_of(partition, step[0]) == [TAKEN[step]]
-
-
-def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
-    partition = BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0))
-    partition.take(EndElsewhere("t", ABORT))
-    assert calls_of(partition, "t") == [("register",), ("end", ABORT)]
+    assert calls_of(partition, step[0]) == TAKEN[step]
 
 
 def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
@@ -466,14 +444,12 @@ def test_time_passes_no_horizon_of_schedules_that_are_over(on_brokers: Brokers) 
 # The command
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--target", "kafka-9.9"], "kafka-9.9"),
-        (["--target", "redpanda-26.1"], "is not a Kafka"),
-        (["--target", "kafka-3.9", "--transactions", "2"], "choose one from kafka-4.0 on"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--target", "kafka-9.9"], "kafka-9.9"),
+    (["--target", "redpanda-26.1"], "is not a Kafka"),
+    (["--target", "kafka-3.9", "--transactions", "2"], "choose one from kafka-4.0 on"),
+    (["--target", "kafka-4.4", "--schedule", __file__, "--seed", "3"], "is the only schedule: leave out --seed"),
+])  # fmt: skip
 def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -> None:
     ran = CliRunner().invoke(command, arguments, standalone_mode=False)
     assert isinstance(ran.exception, (UsageError, click.UsageError))
@@ -507,16 +483,13 @@ def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_pa
     assert schedule.plan.brokers == (3, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("steps", "plan", "reason"),
-    [
-        (["t puts K", "2 lags"], NO_PLAN, "step 2, '2 lags', is not supported by harness conform"),
-        (["1 reports"], NO_PLAN, "step 1, '1 reports', is not supported by harness conform"),
-        (["t commits"], NO_PLAN, "'t commits' is impossible in the model now"),
-        ([Write("t3", "k", topic="first"), Write("t3", "k", topic="soak-1")], SHRUNK, "it needs one partition"),
-        ([Inject("kill", 1), Heal("kill", 1), Inject("kill", 3)], SHRUNK, "faults of one broker"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "plan", "reason"), [
+    (["t puts K", "2 lags"], NO_PLAN, "step 2, '2 lags', is not supported by harness conform"),
+    (["1 reports"], NO_PLAN, "step 1, '1 reports', is not supported by harness conform"),
+    (["t commits"], NO_PLAN, "'t commits' is impossible in the model now"),
+    ([Write("t3", "k", topic="first"), Write("t3", "k", topic="soak-1")], SHRUNK, "it needs one partition"),
+    ([Inject("kill", 1), Heal("kill", 1), Inject("kill", 3)], SHRUNK, "faults of one broker"),
+])  # fmt: skip
 def test_a_schedule_that_conform_cannot_play_is_rejected_before_a_broker_starts(
     tmp_path: Path, steps: list[str | Operation], plan: RoundPlan, reason: str
 ) -> None:
@@ -525,12 +498,6 @@ def test_a_schedule_that_conform_cannot_play_is_rejected_before_a_broker_starts(
     assert isinstance(ran.exception, UsageError)
     assert str(ran.exception).startswith(f"{path}: conform cannot play this schedule: ")
     assert reason in str(ran.exception)
-
-
-def test_the_schedule_of_a_file_is_the_only_one(tmp_path: Path) -> None:
-    options = ["--target", "kafka-4.4", "--schedule", str(stored(tmp_path, "t puts K")), "--seed", "3"]
-    ran = CliRunner().invoke(command, options, standalone_mode=False)
-    assert str(ran.exception) == "--schedule is the only schedule: leave out --seed"
 
 
 def test_groups_of_schedules() -> None:
@@ -552,21 +519,12 @@ class Coordinator(Connection):
 
     def ask(self, request: Request[T]) -> T:
         asked: Any = request.message
-        partitions = [
-            {
-                "name": key,
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "error_code": 88 if key == "K" and asked.require_stable else 0,
-                        "committed_offset": 0 if key == "K" else -1,
-                    }
-                ],
-            }
-            for key in ALL_KEYS
-        ]
+        partition = {"partition_index": 0, "error_code": 0, "committed_offset": -1}
+        topics = [{"name": key, "partitions": [partition]} for key in ALL_KEYS if key != "K"]
+        of_k = {**partition, "error_code": 88 if asked.require_stable else 0, "committed_offset": 0}
+        topics.append({"name": "K", "partitions": [of_k]})
         groups = [
-            {"group_id": it.group_id, "error_code": 14 * (it.group_id == "later"), "topics": partitions}
+            {"group_id": it.group_id, "error_code": 14 * (it.group_id == "later"), "topics": topics}
             for it in asked.groups
         ]
         return request.decode(message(OffsetFetchResponse, 8, groups=groups))
@@ -575,51 +533,27 @@ class Coordinator(Connection):
 def test_what_a_coordinator_answers() -> None:
     answered = fetch_offsets(Coordinator(), ["g", "later"])
     assert list(answered) == ["g"]
-    assert {key: (stable, current) for key, stable, current in answered["g"]} == {
-        "K": (UNSTABLE, "0"),
-        **dict.fromkeys(("L", "M", "G", "filler"), ("none", "none")),
-    }
+    others = [(key, "none", "none") for key in ("L", "M", "G", "filler")]
+    assert set(answered["g"]) == {("K", UNSTABLE, "0"), *others}
 
 
-IDENTITY = ProducerIdentity("tx", 5, 2)
-
-
-@pytest.mark.parametrize(
-    ("producer", "record", "name"),
-    [
-        (ProducerIdentity(None, 5, 2), (b"K", b"7"), "OffsetCommitRequest"),
-        (IDENTITY, (b"K", b"7"), "TxnOffsetCommitRequest"),
-        (ProducerIdentity(None, 5, 2), (b"K", None), "OffsetDeleteRequest"),
-    ],
-)
+@pytest.mark.parametrize(("transactional_id", "value", "name"), [
+    (None, b"7", "OffsetCommitRequest"), ("tx", b"7", "TxnOffsetCommitRequest"), (None, None, "OffsetDeleteRequest"),
+])  # fmt: skip
 def test_a_record_of_a_group_is_written_by_its_coordinator(
-    producer: ProducerIdentity, record: tuple[bytes, bytes | None], name: str
+    transactional_id: str | None, value: bytes | None, name: str
 ) -> None:
-    request: Any = offset_request(producer, "g", 1, [record]).message
+    request: Any = offset_request(ProducerIdentity(transactional_id, 5, 2), "g", 1, [(b"K", value)]).message
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")
-    assert record[1] is None or partition.committed_offset == 7
+    assert value is None or partition.committed_offset == 7
 
 
 def test_a_group_commits_the_offset_of_the_record_that_it_writes(on_brokers: Brokers) -> None:
     partition = BrokerPartition(on_brokers, partition_schedule("s", of_groups=True), ("__consumer_offsets", 3), "g")
     for step in described("p writes K", "t writes K", "t commits", "p writes -K", "p writes L"):
         partition.take(step)
-    assert calls_of(partition, "p") == [
-        ("write", [(b"K", b"0")], 7),
-        ("write", [(b"K", None)], 7),
-        ("write", [(b"L", b"4")], 7),
-    ]
+    records = [(b"K", b"0"), (b"K", None), (b"L", b"4")]
+    assert calls_of(partition, "p") == [("write", [record], 7) for record in records]
     assert calls_of(partition, "t") == [("write", [(b"K", b"1")], 7), ("end", COMMIT)]
-
-
-def test_what_is_reported_as_json() -> None:
-    outcomes = gone(ModelBrokers(wrong={("two", 3): 2}))
-    result = outcomes_json(ANOMALY, "kafka-3.9", outcomes, None)
-    assert (result["verdict"], result["reason"]) == (ANOMALY, None)
-    assert [it["agreed"] for it in result["schedules"]] == [1, 6]
-    assert result["schedules"][0]["steps"][:2] == ["p writes K", "rest"]
-    assert result["schedules"][0]["disagreements"] == [
-        {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}
-    ]

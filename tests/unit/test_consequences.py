@@ -50,21 +50,14 @@ def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("shown", "wrong"),
-    [
-        ({**FULL, "b": "x"}, "has b = x and not 2"),
-        ({key: value for key, value in FULL.items() if key != "b"}, "does not have b = 2"),
-        (
-            {"a": "1", "b": "2", "c": "x", "d": "y"},
-            "has c = x and not 3 and has d = y and not 4 and does not have e = 5",
-        ),
-        ({"a": "1"}, "is RUNNING without an error, and has 1 of 5 entries"),
-        ({}, "is RUNNING without an error, and has 0 of 5 entries"),
-        ({**FULL, "long": "x" * 70}, f"has long = {'x' * 60}…"),
-    ],
-    ids=["another value", "a missing one", "three", "most are missing", "empty", "a long value"],
-)
+@pytest.mark.parametrize(("shown", "wrong"), [
+    ({**FULL, "b": "x"}, "has b = x and not 2"),
+    ({key: value for key, value in FULL.items() if key != "b"}, "does not have b = 2"),
+    ({"a": "1", "b": "2", "c": "x", "d": "y"}, "has c = x and not 3 and has d = y and not 4 and does not have e = 5"),
+    ({"a": "1"}, "is RUNNING without an error, and has 1 of 5 entries"),
+    ({}, "is RUNNING without an error, and has 0 of 5 entries"),
+    ({**FULL, "long": "x" * 70}, f"has long = {'x' * 60}…"),
+], ids=["another value", "a missing one", "three", "most are missing", "empty", "a long value"])  # fmt: skip
 def test_what_differs(shown: dict[str, str], wrong: str) -> None:
     actual = summary(line("staying-leads", FULL), line("absent-leads", shown))
     assert actual == f"{wrong} while broker 2 leads, and not while broker 1 leads"
@@ -91,17 +84,14 @@ def test_a_refused_query_is_a_difference() -> None:
     assert summary(line("staying-leads", FULL), refused).startswith("cannot be queried (it is closed)")
 
 
-@pytest.mark.parametrize(
-    ("view", "should_be", "is_there", "wrong"),
-    [
-        ("connectors", {}, {"c": "RUNNING"}, "has the connector c (RUNNING)"),
-        ("connectors", {"c": "RUNNING"}, {}, "does not have the connector c"),
-        ("connectors", {"c": "STOPPED"}, {"c": "RUNNING"}, "has the connector c RUNNING and not STOPPED"),
-        ("offsets", {}, {"file": "71"}, "continues in file at 71 and not at its beginning"),
-        ("offsets", {"file": "71"}, {}, "continues in file at its beginning and not at 71"),
-        ("offsets", {"file": "14"}, {"file": "71"}, "continues in file at 71 and not at 14"),
-    ],
-)
+@pytest.mark.parametrize(("view", "should_be", "is_there", "wrong"), [
+    ("connectors", {}, {"c": "RUNNING"}, "has the connector c (RUNNING)"),
+    ("connectors", {"c": "RUNNING"}, {}, "does not have the connector c"),
+    ("connectors", {"c": "STOPPED"}, {"c": "RUNNING"}, "has the connector c RUNNING and not STOPPED"),
+    ("offsets", {}, {"file": "71"}, "continues in file at 71 and not at its beginning"),
+    ("offsets", {"file": "71"}, {}, "continues in file at its beginning and not at 71"),
+    ("offsets", {"file": "14"}, {"file": "71"}, "continues in file at 71 and not at 14"),
+])  # fmt: skip
 def test_what_differs_in_connect(view: str, should_be: dict[str, str], is_there: dict[str, str], wrong: str) -> None:
     facts = {"application": "connect", "view": view}
     (shown,) = consequences([line("staying-leads", should_be, **facts), line("absent-leads", is_there, **facts)])

@@ -92,21 +92,18 @@ def test_what_matters_beyond_a_chunk_is_little(monkeypatch: pytest.MonkeyPatch) 
 TOLD = (1, 0, DATA, 0, 7, 1, -1), (1, 0, COMMITS, 0, 7, 5, -1)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param([(2, 0, ABORTS, 0, 7, 3, -1)], id="another replica shows an earlier marker"),
-        pytest.param([(2, 0, INDEX, -1, 7, 3, 1)], id="another replica's index has an earlier marker"),
-        pytest.param([(1, 0, INDEX, -1, 7, 5, 1)], id="a committed transaction is in the index"),
-        pytest.param([(1, 0, DATA, 1, 7, 2, -1)], id="a higher epoch before the marker"),
-        pytest.param([(1, 0, OPEN, -1, 7, 6, -1)], id="a snapshot's open transaction does not continue"),
-        pytest.param([(1, 0, DATA, 0, 7, 6, -1)], id="a transaction without a marker"),
-        pytest.param(
-            [(1, 0, DATA, 0, 7, 6, -1), (1, 0, ABORTS, 0, 7, 8, -1)], id="an aborted transaction is not in the index"
-        ),
-        pytest.param([(1, 0, INDEX, -1, 9, 8, 2), (2, 0, INDEX, -1, 9, 8, 4)], id="index entries differ"),
-    ],
-)
+@pytest.mark.parametrize("more", [
+    pytest.param([(2, 0, ABORTS, 0, 7, 3, -1)], id="another replica shows an earlier marker"),
+    pytest.param([(2, 0, INDEX, -1, 7, 3, 1)], id="another replica's index has an earlier marker"),
+    pytest.param([(1, 0, INDEX, -1, 7, 5, 1)], id="a committed transaction is in the index"),
+    pytest.param([(1, 0, DATA, 1, 7, 2, -1)], id="a higher epoch before the marker"),
+    pytest.param([(1, 0, OPEN, -1, 7, 6, -1)], id="a snapshot's open transaction does not continue"),
+    pytest.param([(1, 0, DATA, 0, 7, 6, -1)], id="a transaction without a marker"),
+    pytest.param(
+        [(1, 0, DATA, 0, 7, 6, -1), (1, 0, ABORTS, 0, 7, 8, -1)], id="an aborted transaction is not in the index"
+    ),
+    pytest.param([(1, 0, INDEX, -1, 9, 8, 2), (2, 0, INDEX, -1, 9, 8, 4)], id="index entries differ"),
+])  # fmt: skip
 def test_contradictions(more: list[Row]) -> None:
     assert is_consistent(spans(*TOLD))
     assert not is_consistent(spans(*TOLD, *more))

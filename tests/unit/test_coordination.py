@@ -23,27 +23,24 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
     assert len({Report(2, 0, LOW), Distribution(2, 0, LOW)}) == 2
 
 
-@pytest.mark.parametrize(
-    ("message", "without", "lives"),
-    [
-        (Distribution(2, 1, HIGH), (), True),
-        (Distribution(2, 1, LOW), (), False),
-        (Distribution(2, 0, HIGH), (), False),
-        (Distribution(4, 1, HIGH), (), False),
-        (Distribution(2, 0, HIGH), ("late-rpc-ignored",), True),
-        (Distribution(2, 0, LOW), ("late-rpc-ignored",), False),
-        (Distribution(2, 0, LOW), ("late-rpc-ignored", "starts-from-distributed"), True),
-        (Distribution(2, 1, LOW), ("never-backward",), True),
-        (Distribution(2, 0, LOW), ("never-backward",), False),
-        (Distribution(2, 2, LOW), (), True),
-        (Report(2, 1, HIGH), (), True),
-        (Report(2, 1, LOW), (), False),
-        (Report(2, 0, HIGH), (), False),
-        (Report(2, 0, LOW), ("late-rpc-ignored",), True),
-        (Report(2, 1, LOW), ("mtro-includes-offline",), True),
-        (Report(2, 1, LOW), ("all-have-reported",), True),
-    ],
-)
+@pytest.mark.parametrize(("message", "without", "lives"), [
+    (Distribution(2, 1, HIGH), (), True),
+    (Distribution(2, 1, LOW), (), False),
+    (Distribution(2, 0, HIGH), (), False),
+    (Distribution(4, 1, HIGH), (), False),
+    (Distribution(2, 0, HIGH), ("late-rpc-ignored",), True),
+    (Distribution(2, 0, LOW), ("late-rpc-ignored",), False),
+    (Distribution(2, 0, LOW), ("late-rpc-ignored", "starts-from-distributed"), True),
+    (Distribution(2, 1, LOW), ("never-backward",), True),
+    (Distribution(2, 0, LOW), ("never-backward",), False),
+    (Distribution(2, 2, LOW), (), True),
+    (Report(2, 1, HIGH), (), True),
+    (Report(2, 1, LOW), (), False),
+    (Report(2, 0, HIGH), (), False),
+    (Report(2, 0, LOW), ("late-rpc-ignored",), True),
+    (Report(2, 1, LOW), ("mtro-includes-offline",), True),
+    (Report(2, 1, LOW), ("all-have-reported",), True),
+])  # fmt: skip
 def test_messages_that_change_nothing_are_forgotten(
     message: CoordinationMessage, without: tuple[str, ...], *, lives: bool
 ) -> None:

@@ -34,23 +34,21 @@ def outcome(exit_code: int, verdict: str, *findings: dict[str, Any], **more: Any
     return {"exit_code": exit_code, "took_s": 1.0, "verdict": content, "errors": ""}
 
 
-@pytest.mark.parametrize(
-    ("detector", "actual", "noticed", "named"),
-    [
-        (HEALTHY, outcome(0, "clean"), False, []),
-        (HEALTHY, outcome(2, "unknown"), True, []),
-        (HEALTHY, outcome(1, "anomaly", OTHER), True, ["violated-last-value"]),
-        (HEALTHY, {"exit_code": 255, "took_s": 1.0, "verdict": {}, "errors": "no broker"}, True, []),
-        (AUDIT, outcome(0, "clean"), False, []),
-        (AUDIT, outcome(1, "anomaly", OTHER), True, ["violated-last-value"]),
-        ("kill", outcome(1, "anomaly", *PLANTED), False, []),
-        ("kill", outcome(1, "anomaly", *PLANTED, OTHER), True, ["violated-last-value"]),
-        ("kill", outcome(1, "anomaly", *PLANTED[1:]), True, []),
-        ("kill", outcome(2, "unknown"), True, []),
-        ("kill", outcome(0, "clean"), True, []),
-    ],
-    ids=["clean", "unknown", "finding", "no boot", "audit clean", "audit", "as stock", "more", "less", "?", "nothing"],
-)
+@pytest.mark.parametrize(("detector", "actual", "noticed", "named"), [
+    (HEALTHY, outcome(0, "clean"), False, []),
+    (HEALTHY, outcome(2, "unknown"), True, []),
+    (HEALTHY, outcome(1, "anomaly", OTHER), True, ["violated-last-value"]),
+    (HEALTHY, {"exit_code": 255, "took_s": 1.0, "verdict": {}, "errors": "no broker"}, True, []),
+    (AUDIT, outcome(0, "clean"), False, []),
+    (AUDIT, outcome(1, "anomaly", OTHER), True, ["violated-last-value"]),
+    ("kill", outcome(1, "anomaly", *PLANTED), False, []),
+    ("kill", outcome(1, "anomaly", *PLANTED, OTHER), True, ["violated-last-value"]),
+    ("kill", outcome(1, "anomaly", *PLANTED[1:]), True, []),
+    ("kill", outcome(2, "unknown"), True, []),
+    ("kill", outcome(0, "clean"), True, []),
+], ids=[
+    "clean", "unknown", "finding", "no boot", "audit clean", "audit", "as stock", "more", "less", "?", "nothing",
+])  # fmt: skip
 def test_a_mutant_is_noticed_by_a_difference_from_stock(
     detector: str, actual: dict[str, Any], noticed: bool, named: list[str]  # noqa: FBT001
 ) -> None:  # fmt: skip

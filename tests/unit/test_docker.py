@@ -76,15 +76,11 @@ def test_a_missing_checkpoint_is_left_out_and_a_missing_replica_is_an_error(
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"meta.properties": b"version=1"}
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "expected"),
-    [
-        ("exited", {"OOMKilled": False, "ExitCode": 1}, r"broker 2 ended by itself \(exit code 1\)"),
-        ("exited", {"OOMKilled": True, "ExitCode": 137}, r"broker 2 ended by itself \(out of memory\)"),
-        ("gone", {}, "broker 2 ended: another process must have removed its container"),
-    ],
-    ids=["by itself", "out of memory", "removed"],
-)
+@pytest.mark.parametrize(("status", "state", "expected"), [
+    ("exited", {"OOMKilled": False, "ExitCode": 1}, r"broker 2 ended by itself \(exit code 1\)"),
+    ("exited", {"OOMKilled": True, "ExitCode": 137}, r"broker 2 ended by itself \(out of memory\)"),
+    ("gone", {}, "broker 2 ended: another process must have removed its container"),
+], ids=["by itself", "out of memory", "removed"])  # fmt: skip
 def test_a_container_that_ended_is_reported_with_the_reason(
     bench: ContainerCluster, status: str, state: dict[str, Any], expected: str
 ) -> None:

@@ -65,18 +65,15 @@ def test_there_are_commands_on_pages() -> None:
     assert len({command.page for command in COMMANDS}) > 10
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "harness runs --target kafka-3.9",
-        "harness run --target kafka-1.0 --anomaly all",
-        "harness run --targets kafka-3.9",
-        "harness run --target kafka-3.9 --anomaly all --seed x",
-        "harness check",
-        "harness audit disk --brokers 1=a",
-        "harness check a b",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "harness runs --target kafka-3.9",
+    "harness run --target kafka-1.0 --anomaly all",
+    "harness run --targets kafka-3.9",
+    "harness run --target kafka-3.9 --anomaly all --seed x",
+    "harness check",
+    "harness audit disk --brokers 1=a",
+    "harness check a b",
+])  # fmt: skip
 def test_a_wrong_command_is_found(text: str) -> None:
     with pytest.raises((click.ClickException, AssertionError)):
         parse(arguments(text))
@@ -95,17 +92,14 @@ def test_a_block_is_read_with_its_output_and_its_reason(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual", "is_same"),
-    [
-        ("boot 0.1 s\n  at 12", "boot 7.25 s at\n3\n", True),
-        ("results/2026-11-21T20-29-10Z-0c7f/", "results/2027-01-01T00-00-00Z-abcd/", True),
-        ("a\n…\nb", "a\nx\ny\nb", True),
-        ("a …", "b", False),
-        ("clean", "unknown", False),
-        ("clean", "clean and more", False),
-    ],
-)
+@pytest.mark.parametrize(("expected", "actual", "is_same"), [
+    ("boot 0.1 s\n  at 12", "boot 7.25 s at\n3\n", True),
+    ("results/2026-11-21T20-29-10Z-0c7f/", "results/2027-01-01T00-00-00Z-abcd/", True),
+    ("a\n…\nb", "a\nx\ny\nb", True),
+    ("a …", "b", False),
+    ("clean", "unknown", False),
+    ("clean", "clean and more", False),
+])  # fmt: skip
 def test_outputs_are_compared_but_for_numbers(expected: str, actual: str, is_same: bool) -> None:  # noqa: FBT001
     assert matches(expected, actual) is is_same
 

@@ -69,15 +69,11 @@ def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(folder))
 
 
-@pytest.mark.parametrize(
-    ("programs", "expected"),
-    [
-        ({"docker": "true", "docker-compose": "true"}, ("docker", "compose")),
-        ({"docker": "exit 1", "docker-compose": "true"}, ("docker-compose",)),
-        ({"docker-compose": "true"}, ("docker-compose",)),
-    ],
-    ids=["the plugin", "no plugin", "no command line"],
-)
+@pytest.mark.parametrize(("programs", "expected"), [
+    ({"docker": "true", "docker-compose": "true"}, ("docker", "compose")),
+    ({"docker": "exit 1", "docker-compose": "true"}, ("docker-compose",)),
+    ({"docker-compose": "true"}, ("docker-compose",)),
+], ids=["the plugin", "no plugin", "no command line"])  # fmt: skip
 def test_either_version_of_compose_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], expected: tuple[str, ...]
 ) -> None:
@@ -94,15 +90,11 @@ def test_a_missing_compose_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
         engine.find_compose()
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "expected"),
-    [
-        (NotFound("404", explanation="No such container: x"), engine.MissingError, "x is lost: No such container: x"),
-        (APIError("500", explanation="no space left"), HarnessError, "x is lost: no space left"),
-        (ReadTimeout("..."), HarnessError, "x is lost: the container engine does not answer (ReadTimeout)"),
-    ],
-    ids=["not there", "refused", "silent"],
-)
+@pytest.mark.parametrize(("error", "kind", "expected"), [
+    (NotFound("404", explanation="No such container: x"), engine.MissingError, "x is lost: No such container: x"),
+    (APIError("500", explanation="no space left"), HarnessError, "x is lost: no space left"),
+    (ReadTimeout("..."), HarnessError, "x is lost: the container engine does not answer (ReadTimeout)"),
+], ids=["not there", "refused", "silent"])  # fmt: skip
 def test_errors_of_the_engine_become_one_sentence(error: Exception, kind: type[HarnessError], expected: str) -> None:
     with pytest.raises(HarnessError) as raised, engine.errors_as("x is lost"):
         raise error

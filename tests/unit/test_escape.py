@@ -105,18 +105,15 @@ def test_several_lines_of_one_message_are_indented() -> None:
     assert visible("a\nCLEAN\x1b", line_break=CONTINUED) == "a\n    CLEAN\\x1b"
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        (b"K", "K"),
-        (b"\\", r"\\"),
-        (b"\x00\x80", r"\x00\x80"),
-        ("\u202e".encode(), r"\u202e"),
-        (b"x" * 300, f"{'x' * 200}… (300 bytes)"),
-        (b"x" * 100_000, f"{'x' * 200}… (100,000 bytes)"),
-    ],
-)
+@pytest.mark.parametrize(("value", "expected"), [
+    (None, None),
+    (b"K", "K"),
+    (b"\\", r"\\"),
+    (b"\x00\x80", r"\x00\x80"),
+    ("\u202e".encode(), r"\u202e"),
+    (b"x" * 300, f"{'x' * 200}… (300 bytes)"),
+    (b"x" * 100_000, f"{'x' * 200}… (100,000 bytes)"),
+])  # fmt: skip
 def test_long_values_are_cut(value: bytes | None, expected: str | None) -> None:
     assert shortened(value) == expected
 

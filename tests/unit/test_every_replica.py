@@ -102,33 +102,21 @@ def test_without_a_fault_every_cleaner_counts() -> None:
     assert names(assembled(exposure=facts, nemesis="none", takes_away=False, **WAITED)) == []
 
 
-@pytest.mark.parametrize(
-    ("of_3", "changes"),
-    [
-        ({"cleaned_past": True}, {}),
-        ({"held_critical": False}, {}),
-        ({"held_after": False}, {}),
-        ({}, {"timings_s": {"clean": 11.1}}),
-        ({}, {"timings_s": {}}),
-        ({}, {"topic_settings": {"delete.retention.ms": "300"}}),
-        ({}, {"topic_settings": {"max.compaction.lag.ms": "200"}}),
-        ({}, {"topic_settings": {**TOPIC, "max.compaction.lag.ms": "9001"}}),
-        ({}, {"broker_settings": {}}),
-        ({}, {"coordination": {"coordinated_compaction": True}}),
-    ],
-    ids=[
-        "one has passed",
-        "one never had it",
-        "later",
-        "a short wait",
-        "no wait",
-        "no lag",
-        "a day",
-        "lag",
-        "producer",
-        "together",
-    ],
-)
+@pytest.mark.parametrize(("of_3", "changes"), [
+    ({"cleaned_past": True}, {}),
+    ({"held_critical": False}, {}),
+    ({"held_after": False}, {}),
+    ({}, {"timings_s": {"clean": 11.1}}),
+    ({}, {"timings_s": {}}),
+    ({}, {"topic_settings": {"delete.retention.ms": "300"}}),
+    ({}, {"topic_settings": {"max.compaction.lag.ms": "200"}}),
+    ({}, {"topic_settings": {**TOPIC, "max.compaction.lag.ms": "9001"}}),
+    ({}, {"broker_settings": {}}),
+    ({}, {"coordination": {"coordinated_compaction": True}}),
+], ids=[
+    "one has passed", "one never had it", "later", "a short wait", "no wait", "no lag", "a day", "lag", "producer",
+    "together",
+])  # fmt: skip
 def test_cleaners_that_may_still_work_have_not_stopped(of_3: dict[str, Any], changes: dict[str, Any]) -> None:
     facts = [fact(1, **NOT_CLEANED), fact(3, **{**NOT_CLEANED, **of_3}), fact(2, **AWAY, cleaned_past=False)]
     result = assembled(exposure=facts, **{**WAITED, **changes})

@@ -81,37 +81,31 @@ def test_cases_of_a_target() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("target", "with_", "without", "says"),
-    [
-        ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
-        (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
-        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never"),
-        (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
-        (
-            SIM_KAFKA,
-            (GATE,),
-            ("never-backward",),
-            "--without never-backward: sim-kafka has no such rule: it is one of --with coordinat",
-        ),
-        (SIM_REDPANDA, (COORDINATED,), (), "unknown proposal for sim-redpanda 'coordinated' .*known: none"),
-        (SIM_REDPANDA, (), ("markers-ages",), "unknown rule 'markers-ages'; did you mean markers-age"),
-    ],
-)
+@pytest.mark.parametrize(("target", "with_", "without", "says"), [
+    ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
+    (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
+    (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never"),
+    (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
+    (
+        SIM_KAFKA,
+        (GATE,),
+        ("never-backward",),
+        "--without never-backward: sim-kafka has no such rule: it is one of --with coordinat",
+    ),
+    (SIM_REDPANDA, (COORDINATED,), (), "unknown proposal for sim-redpanda 'coordinated' .*known: none"),
+    (SIM_REDPANDA, (), ("markers-ages",), "unknown rule 'markers-ages'; did you mean markers-age"),
+])  # fmt: skip
 def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         cases(target, with_=with_, without=without)
 
 
-@pytest.mark.parametrize(
-    ("case", "most_states", "verdict"),
-    [
-        (ClusterCase(WRITES), 1000, ANOMALY),
-        (ClusterCase(WRITES, coordinated=True), 10_000, CLEAN),
-        (ClusterCase(WRITES, coordinated=True), 100, UNKNOWN),
-        (ClusterCase(WRITES), 100, UNKNOWN),
-    ],
-)
+@pytest.mark.parametrize(("case", "most_states", "verdict"), [
+    (ClusterCase(WRITES), 1000, ANOMALY),
+    (ClusterCase(WRITES, coordinated=True), 10_000, CLEAN),
+    (ClusterCase(WRITES, coordinated=True), 100, UNKNOWN),
+    (ClusterCase(WRITES), 100, UNKNOWN),
+])  # fmt: skip
 def test_clean_only_where_all_was_seen(case: ClusterCase, most_states: int, verdict: str) -> None:
     messages: list[WalkResult] = []
     (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, on_progress=messages.append)
@@ -172,19 +166,16 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         assert f"| `{rule}` | {rules[rule]} |" in page
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
-        (["--with", ISR_GATE, "--with", COORDINATED], "give only one of them under faults"),
-        (["--with", ISR_GATE, "--with", "anew-after-loss"], "isr-gate has this rule"),
-        (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
-        (["--faults", "--without", "image-age"], "unknown rule 'image-age'"),
-        (["--faults", "--groups"], "--faults: leave out --groups"),
-        (["--groups", "--with", ISR_GATE], "leave out --with isr-gate"),
-        (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), [
+    (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
+    (["--with", ISR_GATE, "--with", COORDINATED], "give only one of them under faults"),
+    (["--with", ISR_GATE, "--with", "anew-after-loss"], "isr-gate has this rule"),
+    (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
+    (["--faults", "--without", "image-age"], "unknown rule 'image-age'"),
+    (["--faults", "--groups"], "--faults: leave out --groups"),
+    (["--groups", "--with", ISR_GATE], "leave out --with isr-gate"),
+    (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
+])  # fmt: skip
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
     ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
     assert isinstance(ran.exception, UsageError)

@@ -128,19 +128,15 @@ def test_the_last_member_of_the_isr_that_loses_power_loses_values_of_others() ->
 
 @pytest.mark.parametrize("waits", [by.ALL_WAITS, by.REMOVALS_WAIT])
 @pytest.mark.parametrize("brokers", [3, 4])
-@pytest.mark.parametrize(
-    "faults",
-    [
-        (by.OUTAGE, by.ISOLATED),
-        (by.LAG,),
-        (by.RELAY,),
-        (by.OUTAGE, by.REASSIGN),
-        (by.DISK, by.RESTART),
-        (by.POWER, by.UNCLEAN),
-        (by.OUTAGE, by.UNCLEAN),
-    ],
-    ids="+".join,
-)
+@pytest.mark.parametrize("faults", [
+    (by.OUTAGE, by.ISOLATED),
+    (by.LAG,),
+    (by.RELAY,),
+    (by.OUTAGE, by.REASSIGN),
+    (by.DISK, by.RESTART),
+    (by.POWER, by.UNCLEAN),
+    (by.OUTAGE, by.UNCLEAN),
+], ids="+".join)  # fmt: skip
 def test_nothing_goes_wrong_with_every_rule(faults: tuple[str, ...], brokers: int, waits: str) -> None:
     assert walked(bound(*faults, elections=1, waits=waits, brokers=brokers)).wrong == {}
 
