@@ -15,7 +15,7 @@ import pytest
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.judge import consequences
-from harness.play.applications import Installed, Trial, last_values, raise_if_unfit
+from harness.play.applications import Installed, Trial, raise_if_unfit
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.schedules.catalog import ALL, Anomaly, scenarios_for
@@ -63,7 +63,7 @@ def test_what_would_show_nothing_and_an_unknown_name_is_refused() -> None:
 
 @dataclass
 class FakeControl:
-    """One leader for everything; its requests are recorded."""
+    """One leader of every partition; its requests are recorded."""
 
     leader: int = 0
     led: list[tuple[int, ...]] = field(default_factory=list)
@@ -76,11 +76,9 @@ class FakeReading:
     """Delivers a value, a deleted value, and a value that was written again."""
 
     def __init__(self, partitions: list[tuple[str, int]]) -> None:
-        records = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
-        self.delivered = {
-            tp: [{"offset": 0, "key": key, "value": value} for key, value in records] for tp in partitions
-        }
-        self.ends = dict.fromkeys(partitions, 4)
+        pairs = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
+        records = [{"offset": 0, "key": key, "value": value} for key, value in pairs]
+        self.delivered, self.ends = dict.fromkeys(partitions, records), dict.fromkeys(partitions, 4)
 
     def is_at_end(self) -> bool:
         return True
@@ -98,13 +96,9 @@ def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.
         control.leader = order[0]
         control.led.append(order)
 
+    exposed = [tp for tp in test.replicas if tp[0] != "control"]
     cluster: Any = SimpleNamespace(
-        control=control,
-        lead=lead,
-        clock=RealClock(),
-        runtime=None,
-        replicas=test.replicas,
-        exposed=[tp for tp in test.replicas if tp[0] != "control"],
+        control=control, lead=lead, clock=RealClock(), runtime=None, replicas=test.replicas, exposed=exposed
     )
     history: Any = SimpleNamespace(invoke=lambda **fields: fields, complete=lambda *_, **__: None)
     system = SimpleNamespace(consumer=lambda _runtime, _leader, partitions: FakeReading(list(partitions)))
@@ -126,10 +120,8 @@ def test_the_steps_and_who_leads_in_each() -> None:
     made.run()
     topics = [scenario.name for scenario in scenarios_for(ALL) if scenario.kind is Kind.RECORDS]
     assert [(step.name, step.state) for step in steps] == [
-        ("staying-leads", "as-it-should-be"),
-        ("absent-leads", "broker-2"),
-        ("staying-leads-again", "broker-2"),
-    ]
+        ("staying-leads", "as-it-should-be"), ("absent-leads", "broker-2"), ("staying-leads-again", "broker-2"),
+    ]  # fmt: skip
     assert all(step.topics == topics for step in steps)
     assert control.led == [(1, 3, 2), (1, 3, 2), (2, 1, 3), (1, 3, 2)]
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
@@ -156,32 +148,24 @@ def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
     assert len(file.getvalue().splitlines()) == 1
 
 
-def test_the_last_values() -> None:
-    records = [("a", "1"), ("b", "2"), ("a", None)]
-    assert last_values([{"key": key, "value": value} for key, value in records]) == {"b": "2"}
-
-
 def test_the_answers_of_a_worker() -> None:
     """Answers of Connect 4.3.1."""
-    status = {
-        "name": "reader",
-        "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"},
-        "tasks": [{"id": 0, "state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"}],
-        "type": "source",
-    }
+    running = {"state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"}
+    status = {"name": "reader", "connector": running, "tasks": [{"id": 0, **running}], "type": "source"}
     assert state_of(status) == "RUNNING, task 0 RUNNING"
     assert state_of({"connector": {"state": "STOPPED"}, "tasks": []}) == "STOPPED"
-    answer = {"offsets": [{"partition": {"filename": "lines.txt"}, "offset": {"position": 71}}]}
-    assert positions_of(answer) == {'{"filename":"lines.txt"}': '{"position":71}'}
-    assert positions_of({"offsets": [{"partition": {"filename": "lines.txt"}, "offset": None}]}) == {}
+    answer = {"partition": {"filename": "lines.txt"}, "offset": {"position": 71}}
+    assert positions_of({"offsets": [answer]}) == {'{"filename":"lines.txt"}': '{"position":71}'}
+    assert positions_of({"offsets": [{**answer, "offset": None}]}) == {}
 
 
 def test_why_a_worker_refuses() -> None:
-    answer = io.BytesIO(b'{"error_code":409,"message":"Cannot complete request momentarily"}')
-    refused = urllib.error.HTTPError("http://127.0.0.1/connectors", 409, "Conflict", Message(), answer)
-    assert reason_of(refused) == "409 Cannot complete request momentarily"
-    plain = urllib.error.HTTPError("http://127.0.0.1/", 500, "Error", Message(), io.BytesIO(b"no JSON"))
-    assert reason_of(plain) == "500 no JSON"
+    def reason(code: int, answer: bytes) -> str:
+        return reason_of(urllib.error.HTTPError("http://127.0.0.1/", code, "Error", Message(), io.BytesIO(answer)))
+
+    refusal = b'{"error_code":409,"message":"Cannot complete request momentarily"}'
+    assert reason(409, refusal) == "409 Cannot complete request momentarily"
+    assert reason(500, b"no JSON") == "500 no JSON"
     assert reason_of(TimeoutError("timed out")) == "no answer within 10 s"
     assert reason_of(ConnectionRefusedError("refused")) == "refused"
 
@@ -191,20 +175,14 @@ def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
     writes = (write for scenario in SCENARIOS for write in scenario.before if isinstance(write, Write))
     by_key = {write.key: write.value for write in writes}
     configured = json.loads(str(by_key["connector-deleted"]))
-    assert configured == {
-        "properties": {
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-            "tasks.max": "1",
-            "file": "lines.txt",
-            "topic": "connect-lines",
-            "topic.creation.default.replication.factor": "-1",
-            "topic.creation.default.partitions": "1",
-            "name": "deleted",
-        }
-    }
+    source = "org.apache.kafka.connect.file.FileStreamSource"
+    properties = {
+        "connector.class": f"{source}Connector", "tasks.max": "1", "file": "lines.txt", "topic": "connect-lines",
+        "topic.creation.default.replication.factor": "-1", "topic.creation.default.partitions": "1", "name": "deleted",
+    }  # fmt: skip
+    assert configured == {"properties": properties}
     task = json.loads(str(by_key["task-deleted-0"]))["properties"]
-    assert task.pop("task.class") == "org.apache.kafka.connect.file.FileStreamSourceTask"
-    assert task == configured["properties"]
+    assert task == {**properties, "task.class": f"{source}Task"}
     assert by_key["commit-deleted"] == '{"tasks":1}'
     assert by_key["target-state-reset"] == '{"state":"PAUSED","state.v2":"STOPPED"}'
     assert by_key['["reset",{"filename":"lines.txt"}]'] == '{"position":71}'
@@ -218,6 +196,5 @@ def test_a_run_has_the_topics_of_its_application_beside_those_asked_for() -> Non
     names_of_trials = [scenario.name for scenario in SCENARIOS]
     assert names == ["aborted-to-committed", "aborted-to-committed-delete", *names_of_trials, "control"]
     assert set(OFFSET_TOPICS.values()) < set(names_of_trials)
-    assert {scenario.anomaly for scenario in SCENARIOS} == {
-        Anomaly.TOMBSTONE_DIVERGENCE, Anomaly.STUCK_LSO, Anomaly.ABORTED_TO_COMMITTED,
-    }  # fmt: skip
+    anomalies = {Anomaly.TOMBSTONE_DIVERGENCE, Anomaly.STUCK_LSO, Anomaly.ABORTED_TO_COMMITTED}
+    assert {scenario.anomaly for scenario in SCENARIOS} == anomalies

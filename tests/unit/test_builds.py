@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 from harness.cli.main import cli
 from harness.cli.run import command_line
 from harness.cluster.boot import Equipment
-from harness.errors import EXIT_USAGE, UsageError
+from harness.errors import UsageError
 from harness.json_codec import from_json, to_json
 from harness.nightly.matrix import Matrix, expected, read_expectations, read_matrix
 from harness.nightly.night import command_of
@@ -74,14 +75,12 @@ def packed(contents: Mapping[str, str]) -> bytes:
 def distribution(version: str = VERSION, more: Mapping[str, bytes | None] | None = None) -> dict[str, bytes]:
     """Return the jars of a distribution by name, with others in place of some; None takes one out."""
     properties = f"commitId={COMMIT}\nversion={version}\n"
+    others = (f"kafka_2.13-{version}-test.jar", f"kafka-clients-{version}-javadoc.jar")
     every: dict[str, bytes | None] = {
         f"kafka_2.13-{version}.jar": packed({"kafka/Kafka.class": "broker"}),
         f"kafka-clients-{version}.jar": packed({"kafka/kafka-version.properties": properties}),
         f"kafka-storage-{version}.jar": packed({CLEANER: "cleaner"}),
-        "slf4j-api-1.7.36.jar": packed({}),
-        "log4j-slf4j-impl-2.25.4.jar": packed({}),
-        f"kafka_2.13-{version}-test.jar": packed({}),
-        f"kafka-clients-{version}-javadoc.jar": packed({}),
+        **dict.fromkeys(("slf4j-api-1.7.36.jar", "log4j-slf4j-impl-2.25.4.jar", *others), packed({})),
         **(more or {}),
     }
     return {name: content for name, content in every.items() if content is not None}
@@ -107,17 +106,13 @@ def archive(path: Path, contents: Mapping[str, bytes], folder: str = "libs") -> 
 def checkout(folder: Path) -> Path:
     """Write a checkout that was built: storage was built by itself after core had copied its jar."""
     every = distribution()
-    libraries = "build/dependant-libs-2.13.18"
-    for place, name in (
-        ("core/build/libs", f"kafka_2.13-{VERSION}.jar"),
-        ("clients/build/libs", f"kafka-clients-{VERSION}.jar"),
-        ("storage/build/libs", f"kafka-storage-{VERSION}.jar"),
-        (f"core/{libraries}", "slf4j-api-1.7.36.jar"),
-        (f"core/{libraries}", "log4j-slf4j-impl-2.25.4.jar"),
-        (f"tools/{libraries}", "log4j-slf4j-impl-2.25.4.jar"),
-    ):
+    libraries, binding = "build/dependant-libs-2.13.18", "log4j-slf4j-impl-2.25.4.jar"
+    places = {f"{part}/build/libs": [f"kafka-{part}-{VERSION}.jar"] for part in ("clients", "storage")}
+    places |= {"core/build/libs": [f"kafka_2.13-{VERSION}.jar"], f"tools/{libraries}": [binding]}
+    for place, names in {**places, f"core/{libraries}": ["slf4j-api-1.7.36.jar", binding]}.items():
         (folder / place).mkdir(parents=True, exist_ok=True)
-        (folder / place / name).write_bytes(every[name])
+        for name in names:
+            (folder / place / name).write_bytes(every[name])
     (folder / f"core/{libraries}/kafka-storage-{VERSION}.jar").write_bytes(b"older")
     (folder / "gradlew").touch()
     return folder
@@ -143,8 +138,7 @@ def test_builds_of_each_form_are_read(tmp_path: Path, cache: Path, form: str) ->
     assert target.build.commit == COMMIT
     jar_set = jars_for(target, verify=True)
     names = {f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-clients", "kafka-storage")}
-    # The build's own slf4j binding is replaced by a binding that logs to the output; jars that brokers do not run are
-    # omitted.
+    # A binding that logs to the output replaces the build's own slf4j binding; jars that brokers do not run are omitted.
     assert {jar.name for jar in jar_set.paths} == {*names, "slf4j-api-1.7.36.jar", jar_name(BINDING)}
     assert all(jar.is_file() and jar.is_relative_to(cache) for jar in jar_set.paths)
     storage = f"kafka-storage-{VERSION}.jar"
@@ -170,10 +164,9 @@ def test_a_build_is_found_by_its_name(tmp_path: Path) -> None:
     assert jars_for(before).digests != jars_for(after).digests
 
 
-@pytest.mark.parametrize(
-    ("version", "line"),
-    [("3.9.2", "kafka-3.9"), ("4.0.1", "kafka-4.0"), ("4.9.0", "kafka-4.4"), ("5.0.0-SNAPSHOT", "kafka-4.4")],
-)
+@pytest.mark.parametrize(("version", "line"), [
+    ("3.9.2", "kafka-3.9"), ("4.0.1", "kafka-4.0"), ("4.9.0", "kafka-4.4"), ("5.0.0-SNAPSHOT", "kafka-4.4"),
+])  # fmt: skip
 def test_a_build_has_the_rules_of_the_nearest_line(tmp_path: Path, version: str, line: str) -> None:
     target = target_of(tmp_path, distribution(version))
     assert line_of(target.name) == line
@@ -203,10 +196,7 @@ def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
     (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
     (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, an unknown Kafka: the newest is kafka-4\.4"),
     (distribution("trunk"), r"an unknown version of Kafka: 'trunk'"),
-    (
-        distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
-        "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
-    ),
+    (distribution(more={"kafka_2.13-4.4.0.jar": b""}), "has more than one version: kafka_2.13-4.4.0.jar and kafka_2"),
     (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or not an archive"),
 ])  # fmt: skip
 def test_incomplete_builds_are_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
@@ -214,7 +204,6 @@ def test_incomplete_builds_are_rejected(tmp_path: Path, contents: dict[str, byte
         with pytest.raises(UsageError, match=why) as caught:
             find_target(str(path))
         assert str(path) in str(caught.value) or "the build is" in str(caught.value)
-        assert caught.value.exit_code == EXIT_USAGE
         assert "\n" not in str(caught.value)
 
 
@@ -324,13 +313,14 @@ def test_paths_without_a_patch_are_rejected(tmp_path: Path, make: Any, why: str)
 
 def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> None:
     folder = classes(tmp_path / "classes")
-    for name in ("redpanda-25.3", "sim-kafka"):
-        with pytest.raises(UsageError, match="a patch goes in front of a version of Kafka"):
+    for name, why in (
+        ("redpanda-25.3", "a patch goes in front of a version of Kafka"),
+        ("sim-kafka", "a patch goes in front of a version of Kafka"),
+        ("./kafka.tgz", "--patch .* needs a known version"),
+        ("kafka-9.9", r"unknown target 'kafka-9\.9'"),
+    ):
+        with pytest.raises(UsageError, match=why):
             find_target(patched(name, folder))
-    with pytest.raises(UsageError, match=r"--patch .* needs a known version"):
-        patched("./kafka.tgz", folder)
-    with pytest.raises(UsageError, match=r"unknown target 'kafka-9\.9'"):
-        find_target(patched("kafka-9.9", folder))
 
 
 @pytest.mark.parametrize("form", ["build", "patch"])
@@ -400,15 +390,12 @@ def test_expectations_of_a_user_match_a_build_by_name(tmp_path: Path) -> None:
     assert list(verdicts.values()) == ["clean", "anomaly"]
 
 
-@pytest.mark.parametrize("command", ["run", "conform"])
-def test_the_command_line_rejects_before_anything_starts(tmp_path: Path, command: str) -> None:
-    more = ["--anomaly", "all"] if command == "run" else []
-    cases = [
+@pytest.mark.parametrize("command", [["run", "--anomaly", "all"], ["conform"]], ids=["run", "conform"])
+def test_the_command_line_rejects_before_anything_starts(tmp_path: Path, command: list[str]) -> None:
+    for options, why in (
         (["--target", str(tmp_path)], r"has no kafka_2"),
         (["--target", "kafka-4.3", "--patch", str(tmp_path / "nothing")], "is not a file or folder"),
         (["--target", "kafka-4.3", "--patch", str(tmp_path)], "has no classes"),
-        (["--target", "redpanda-25.3", "--patch", str(tmp_path)], "a patch goes in front of a version of Kafka"),
-    ]
-    for words, why in cases:
-        with pytest.raises(Exception, match=why):
-            cli.main([command, *words, *more], standalone_mode=False)
+    ):
+        with pytest.raises(click.ClickException, match=why):
+            cli.main([*command, *options], standalone_mode=False)

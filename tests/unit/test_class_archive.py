@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -55,10 +55,8 @@ def make(java: Java, wait_s: float = 0.0) -> Path | None:
 def test_an_archive_is_for_one_java_one_spark_and_its_flags(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = background.archive_path(java)
-    assert background.archive_path(java) == first
-    paths = {first, background.archive_path(Java(java.path, "17.0.2"))}
-    paths.add(background.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
+    others = (java, Java(java.path, "17.0.2"), Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
+    paths = {background.archive_path(of) for of in (java, *others)}
     monkeypatch.setattr(background, "JVM_FLAGS", ("-XX:+UseParallelGC",))
     paths.add(background.archive_path(java))
     os.utime(jar, ns=(0, 0))
@@ -72,13 +70,10 @@ def test_what_was_made_before_an_upgrade_goes(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "_write_archive", writes)
-    old = make(java)
-    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
+    old, elsewhere = make(java), make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
     jar.write_bytes(b"newer")
     new = make(java)
-    assert old is not None
-    assert new is not None
-    assert elsewhere is not None
+    assert old and elsewhere and new  # noqa: PT018  (for mypy)
     assert (old.exists(), new.read_bytes(), elsewhere.exists()) == (False, b"classes", True)
 
 
@@ -96,9 +91,8 @@ def test_a_making_that_was_cut_off_leaves_no_archive_and_the_next_one_removes_th
     assert not background.archive_path(java).exists()
     assert background.why_not_started(background.archive_path(java)) is None
     monkeypatch.setattr(background, "_write_archive", writes)
-    made = make(java)
-    assert made is not None
-    assert made.read_bytes() == b"classes"
+    make(java)
+    assert background.archive_path(java).read_bytes() == b"classes"
     assert list((cache / background.DRAFTS).iterdir()) == []
 
 
@@ -143,29 +137,22 @@ def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
     assert background.why_not_started(background.archive_path(java)) is None
 
 
-Hindrance = tuple[str, str, Any]
-HINDRANCES: tuple[Hindrance, ...] = (
-    ("cannot be written", "os.access", lambda *_: False),
-    ("are free in", "shutil.disk_usage", lambda _: type("Usage", (), {"free": 1 << 20})),
-    ("of memory are available", "psutil.virtual_memory", lambda: type("Memory", (), {"available": 1 << 20})),
-)
-
-
-@pytest.mark.parametrize(("why", "asked", "answer"), HINDRANCES, ids=[hindrance[1] for hindrance in HINDRANCES])
+@pytest.mark.parametrize(("name", "answer", "why"), [
+    ("os.access", False, "cannot be written"),
+    ("shutil.disk_usage", SimpleNamespace(free=1 << 20), "are free in"),
+    ("psutil.virtual_memory", SimpleNamespace(available=1 << 20), "of memory are available"),
+    ("", None, "is 0"),
+])  # fmt: skip
 @pytest.mark.usefixtures("jar")
-def test_a_machine_without_room_goes_without(
-    java: Java, monkeypatch: pytest.MonkeyPatch, why: str, asked: str, answer: Callable[..., Any]
+def test_none_is_made_without_room_or_where_the_user_forbids_it(
+    java: Java, monkeypatch: pytest.MonkeyPatch, name: str, answer: Any, why: str
 ) -> None:
-    monkeypatch.setattr(f"harness.spark.background.{asked}", answer)
+    if name:
+        monkeypatch.setattr(f"harness.spark.background.{name}", lambda *_: answer)
+    else:
+        monkeypatch.setenv(background.SWITCH, "0")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
     assert why in str(background.why_not_started(background.archive_path(java)))
-    assert background.find_archive(java, JOBS) is None
-
-
-@pytest.mark.usefixtures("jar")
-def test_a_user_may_forbid_it(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(background.SWITCH, "0")
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
     assert background.find_archive(java, JOBS) is None
 
 
@@ -178,13 +165,10 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
         "background.compile_all = lambda: print(idles(), signal.alarm(0) > 0)\n"
         "background.main(None); print(background.AUTOGROUP.exists() and background.AUTOGROUP.read_text())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True
-    )
-    lines = done.stdout.splitlines()
+    lines = subprocess.check_output([sys.executable, "-c", code], text=True, start_new_session=True).splitlines()
     is_idle_already = os.sched_getscheduler(0) == os.SCHED_IDLE
     assert lines[:2] == [f"{is_idle_already} {background.LIMIT_S}", "True True"]
-    # Of a kernel without autogroups there is nothing to report.
+    # A kernel without autogroups reports nothing.
     assert lines[2] == "False" or lines[2].endswith("nice 19")
 
 
