@@ -11,10 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import pytest
 
-from harness.cli.main import cli
 from harness.cli.run import command_line
 from harness.cluster.boot import Equipment
 from harness.errors import UsageError
@@ -138,7 +136,7 @@ def test_builds_of_each_form_are_read(tmp_path: Path, cache: Path, form: str) ->
     assert target.build.commit == COMMIT
     jar_set = jars_for(target, verify=True)
     names = {f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-clients", "kafka-storage")}
-    # A binding that logs to the output replaces the build's own slf4j binding; jars that brokers do not run are omitted.
+    # A binding that logs to the output replaces the build's own binding; jars that brokers do not run are omitted.
     assert {jar.name for jar in jar_set.paths} == {*names, "slf4j-api-1.7.36.jar", jar_name(BINDING)}
     assert all(jar.is_file() and jar.is_relative_to(cache) for jar in jar_set.paths)
     storage = f"kafka-storage-{VERSION}.jar"
@@ -388,14 +386,3 @@ def test_expectations_of_a_user_match_a_build_by_name(tmp_path: Path) -> None:
     matrix = read_matrix(None, {"targets": [str(of_form("archive", tmp_path)), "kafka-4.4"]}, lambda _: None)
     verdicts = {cell.target: one.verdict for cell, one in expected(matrix.cells, read_expectations(file)).items()}
     assert list(verdicts.values()) == ["clean", "anomaly"]
-
-
-@pytest.mark.parametrize("command", [["run", "--anomaly", "all"], ["conform"]], ids=["run", "conform"])
-def test_the_command_line_rejects_before_anything_starts(tmp_path: Path, command: list[str]) -> None:
-    for options, why in (
-        (["--target", str(tmp_path)], r"has no kafka_2"),
-        (["--target", "kafka-4.3", "--patch", str(tmp_path / "nothing")], "is not a file or folder"),
-        (["--target", "kafka-4.3", "--patch", str(tmp_path)], "has no classes"),
-    ):
-        with pytest.raises(click.ClickException, match=why):
-            cli.main([*command, *options], standalone_mode=False)

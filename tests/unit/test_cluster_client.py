@@ -23,11 +23,7 @@ ADDRESSES = [Address("b", port) for port in (1, 2, 3)]
 PATIENT = RetryPolicy(repeat_s=5.0)
 
 
-def anything(answer: Any) -> Any:
-    return answer
-
-
-REQUEST = Request(describe_cluster([]).message, anything)
+REQUEST: Request[Any] = Request(describe_cluster([]).message, lambda answer: answer)
 
 
 @dataclass
@@ -60,13 +56,10 @@ def test_a_request_is_sent_once_where_the_policy_has_nothing_else() -> None:
     assert dial.dials == 2
 
 
-def test_a_patient_connection_repeats_a_request_over_new_connections() -> None:
+def test_a_patient_connection_repeats_a_request_over_new_connections_and_gives_up_in_the_end() -> None:
     dial = FailingDial(failures=2)
     assert Connection(ADDRESSES[0], PATIENT, TickingClock(), dial).ask(REQUEST) == "answer"
     assert dial.dials == 3
-
-
-def test_a_broker_that_stays_silent_is_given_up() -> None:
     with pytest.raises(ConnectionError, match="b:1 does not answer: it failed"):
         Connection(ADDRESSES[0], PATIENT, TickingClock(), FailingDial(failures=1000)).ask(REQUEST)
 

@@ -73,26 +73,19 @@ def test_every_summary_is_shown_in_full_in_its_group() -> None:
         assert f"{command.name} {summary(command.help)}" in shown
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_option_is_in_a_group(name: str) -> None:
-    options = [one for one in LEAVES[name].params if isinstance(one, cloup.Option)]
-    assert [one.opts[0] for one in options if one.group is None] == []
-    assert {one.group.title for one in options if one.group is not None} >= {"Output"}
-
-
-def test_commands_share_no_group() -> None:
+def test_every_option_is_in_a_group_and_commands_share_no_group() -> None:
     groups = [id(group) for command in LEAVES.values() for group in command.option_groups]
     assert len(groups) == len(set(groups))
+    for name, command in LEAVES.items():
+        options = [each for each in command.params if isinstance(each, cloup.Option)]
+        titles = {each.opts[0]: each.group and each.group.title for each in options}
+        assert (None in titles.values(), "Output" in titles.values()) == (False, True), (name, titles)
 
 
 def test_an_option_has_one_meaning_over_all_commands() -> None:
-    forms: dict[str, set[tuple[object, ...]]] = {}
-    for command in LEAVES.values():
-        for one in command.params:
-            if isinstance(one, click.Option):
-                form = (type(one.type), one.is_flag, one.multiple)
-                forms.setdefault(one.opts[0], set()).add(form)
-    assert {name: found for name, found in forms.items() if len(found) > 1} == {}
+    options = [each for command in LEAVES.values() for each in command.params if isinstance(each, click.Option)]
+    forms = {(each.opts[0], type(each.type), each.is_flag, each.multiple) for each in options}
+    assert len(forms) == len({each.opts[0] for each in options}), sorted(map(str, forms))
 
 
 @pytest.mark.parametrize(("words", "typed", "completed"), [
@@ -126,12 +119,9 @@ def test_a_list_in_json_has_version_and_time(name: str) -> None:
     assert len(content[name]) > 3
 
 
-def test_explore_in_json_has_version_and_time() -> None:
+def test_explore_and_conform_in_json_have_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     content = enveloped(["explore", "--target", "sim-kafka", "--most-states", "10"])
     assert list(content) == ["verdict", "target", "cases"]
-
-
-def test_conform_in_json_has_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.model_checking.conform.conform.conform", lambda *_, **__: ([], "no broker"))
     assert enveloped(["conform", "--target", "kafka-4.4"]) == {
         "verdict": "unknown", "reason": "no broker", "target": {"name": "kafka-4.4"}, "schedules": [],
@@ -156,12 +146,6 @@ def test_settings_are_shown_with_their_origin(tmp_path: Path, monkeypatch: pytes
     found = {one["setting"]: (one["value"], one["from"]) for one in shown if one["value"]}
     assert found["cluster.topics"] == ("a b", str(tmp_path / "harness.toml"))
     assert found["TMPDIR"] == ("/scratch", "environment")
-
-
-def test_a_wrong_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CONFIG", str(tmp_path / "none.toml"))
-    done = CliRunner().invoke(cli, ["targets"])
-    assert "none.toml" in str(done.exception)
 
 
 def test_a_kept_cluster_comes_with_the_command_that_audits_it(
@@ -190,12 +174,11 @@ def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:
     assert done.stdout == "result\n"
 
 
-@pytest.mark.parametrize("is_quiet", [False, True])
-def test_quiet_holds_for_lines_of_commands_with_a_progress_of_their_own(*, is_quiet: bool) -> None:
-    words = ["explore", "--target", "sim-kafka", "--processes", "1", "--most-states", "10", *["-q"] * is_quiet]
-    done = CliRunner().invoke(cli, words)
-    assert ("states in" in done.stderr) is not is_quiet
-    assert "case" in done.stdout
+def test_quiet_holds_for_lines_of_commands_with_a_progress_of_their_own() -> None:
+    words = ["explore", "--target", "sim-kafka", "--processes", "1", "--most-states", "10"]
+    for quiet, lines in ([], True), (["-q"], False):
+        done = CliRunner().invoke(cli, [*words, *quiet])
+        assert ("states in" in done.stderr, "case" in done.stdout) == (lines, True)
 
 
 def test_verbose_prints_what_is_logged() -> None:

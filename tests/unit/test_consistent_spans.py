@@ -99,9 +99,7 @@ TOLD = (1, 0, DATA, 0, 7, 1, -1), (1, 0, COMMITS, 0, 7, 5, -1)
     pytest.param([(1, 0, DATA, 1, 7, 2, -1)], id="a higher epoch before the marker"),
     pytest.param([(1, 0, OPEN, -1, 7, 6, -1)], id="a snapshot's open transaction does not continue"),
     pytest.param([(1, 0, DATA, 0, 7, 6, -1)], id="a transaction without a marker"),
-    pytest.param(
-        [(1, 0, DATA, 0, 7, 6, -1), (1, 0, ABORTS, 0, 7, 8, -1)], id="an aborted transaction is not in the index"
-    ),
+    pytest.param([(1, 0, DATA, 0, 7, 6, -1), (1, 0, ABORTS, 0, 7, 8, -1)], id="an abort is not in the index"),
     pytest.param([(1, 0, INDEX, -1, 9, 8, 2), (2, 0, INDEX, -1, 9, 8, 4)], id="index entries differ"),
 ])  # fmt: skip
 def test_contradictions(more: list[Row]) -> None:

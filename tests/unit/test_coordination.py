@@ -19,10 +19,6 @@ def knowing(bounds: Bounds, *sent: CoordinationMessage, without: tuple[str, ...]
     return replace(state, term=1, views=views, last=dict.fromkeys(views, bounds), sent=frozenset(sent))
 
 
-def test_a_report_is_no_distribution_of_the_same() -> None:
-    assert len({Report(2, 0, LOW), Distribution(2, 0, LOW)}) == 2
-
-
 @pytest.mark.parametrize(("message", "without", "lives"), [
     (Distribution(2, 1, HIGH), (), True),
     (Distribution(2, 1, LOW), (), False),

@@ -1,5 +1,7 @@
 """Which leader epochs a replica received in full, on literal histories of one partition with replicas 1, 2 and 3."""
 
+from dataclasses import replace
+
 import pytest
 
 from checkers.attribution.coverage import EpochCoverage
@@ -26,33 +28,24 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
 """Broker 2 leaves the ISR and comes back, while broker 1 leads."""
 
 
-@pytest.mark.parametrize(("known", "expected"), [
-    pytest.param(EpochCoverage(), set(), id="nothing is known"),
-    pytest.param(coverage(state(1, 1, 0)), {1, 2, 3}, id="nobody left the ISR"),
-    pytest.param(coverage(*AWAY), {1, 3}, id="a shrink without a new epoch"),
-    pytest.param(coverage(*AWAY, since_creation=False), {1}, id="the ISR before a snapshot is not known"),
-    pytest.param(coverage(*AWAY, state(4, 2, 1)), {1, 3}, id="a leader that stays in the ISR"),
-    pytest.param(coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}, id="a leader that leaves the ISR later"),
-    pytest.param(
-        coverage(state(1, 1, 0), state(2, 1, 0, recovering=True)), set(), id="an unclean election that is reported"
-    ),
-    pytest.param(coverage(state(1, 1, 0, (1, 3)), state(2, 2, 1)), set(), id="a leader that was not in the ISR"),
-    pytest.param(
-        coverage(state(1, 1, 0), state(2, 1, 0, (1, 2), replicas=(1, 2)), state(3, 1, 0)),
-        {1, 2},
-        id="a replica that was unassigned and assigned again",
-    ),
-    pytest.param(
-        coverage(
-            state(1, 1, 0, directories=("A" * 22, "b1", "c1")), state(2, 1, 0, directories=("a1", "b1", "c2"))
-        ),
-        {1, 2},
-        id="a log in another directory, and one that was not named before",
-    ),
-    pytest.param(
-        coverage(state(1, 1, 0), state(2, -1, 1, (1,)), state(3, 1, 2, (1,))), {1}, id="an epoch without a leader"
-    ),
-])  # fmt: skip
+DIRECTORIES = state(1, 1, 0, directories=("A" * 22, "b1", "c1")), state(2, 1, 0, directories=("a1", "b1", "c2"))
+UNASSIGNED = state(1, 1, 0), state(2, 1, 0, (1, 2), replicas=(1, 2)), state(3, 1, 0)
+RECEIVED = {
+    "nothing is known": (EpochCoverage(), set()),
+    "nobody left the ISR": (coverage(state(1, 1, 0)), {1, 2, 3}),
+    "a shrink without a new epoch": (coverage(*AWAY), {1, 3}),
+    "the ISR before a snapshot is not known": (coverage(*AWAY, since_creation=False), {1}),
+    "a leader that stays in the ISR": (coverage(*AWAY, state(4, 2, 1)), {1, 3}),
+    "a leader that leaves the ISR later": (coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}),
+    "an unclean election that is reported": (coverage(state(1, 1, 0), state(2, 1, 0, recovering=True)), set()),
+    "a leader that was not in the ISR": (coverage(state(1, 1, 0, (1, 3)), state(2, 2, 1)), set()),
+    "a replica that was unassigned and assigned again": (coverage(*UNASSIGNED), {1, 2}),
+    "a log in another directory, and one that was not named before": (coverage(*DIRECTORIES), {1, 2}),
+    "an epoch without a leader": (coverage(state(1, 1, 0), state(2, -1, 1, (1,)), state(3, 1, 2, (1,))), {1}),
+}
+
+
+@pytest.mark.parametrize(("known", "expected"), RECEIVED.values(), ids=RECEIVED)
 def test_epochs_that_are_received(known: EpochCoverage, expected: set[int]) -> None:
     assert received(known) == expected
 
@@ -85,41 +78,36 @@ def test_restarts_that_are_not_known_are_an_assumption() -> None:
 
 
 T_MS = 1_795_757_520_000
-"""2026-11-27 05:32:00 UTC."""
 T = "2026-11-27 05:32:0{} UTC".format
-
-
-@pytest.mark.parametrize(("known", "expected"), [
-    pytest.param(EpochCoverage(), "no history in the metadata log", id="nothing"),
-    pytest.param(
-        coverage(state(1, 1, 0), state(2, 1, 0, (1, 3), time_ms=T_MS), state(3, 1, 0, time_ms=T_MS + 1000)),
-        f"out of the ISR from {T(0)} until {T(1)}", id="away",
+LEFT = state(2, 1, 0, (1, 3), time_ms=T_MS)
+GAPS = {
+    "nothing": (EpochCoverage(), "no history in the metadata log"),
+    "away": (
+        coverage(state(1, 1, 0), LEFT, state(3, 1, 0, time_ms=T_MS + 1000)),
+        f"out of the ISR from {T(0)} until {T(1)}",
     ),
-    pytest.param(
-        coverage(state(1, 1, 0, time_ms=0), state(2, 1, 0, (1, 3), time_ms=T_MS)),
-        f"out of the ISR from {T(0)} on", id="still away",
-    ),
-    pytest.param(
+    "still away": (coverage(state(1, 1, 0, time_ms=0), LEFT), f"out of the ISR from {T(0)} on"),
+    "after a snapshot": (
         coverage(state(1, 1, 0), state(2, 1, 0, time_ms=T_MS), since_creation=False),
-        "members of the ISR before the start of the metadata log are unknown", id="after a snapshot",
+        "members of the ISR before the start of the metadata log are unknown",
     ),
-    pytest.param(
+    "the log starts later": (
         coverage(state(1, 1, 4), since_creation=False),
-        "its history begins in leader epoch 4, after epoch 0 of the record in question", id="the log starts later",
+        "its history begins in leader epoch 4, after epoch 0 of the record in question",
     ),
-    pytest.param(
+    "unclean": (
         coverage(state(1, 1, 0), state(2, 1, 0, recovering=True, time_ms=T_MS)),
-        f"the unclean election of {T(0)} may have lost records", id="unclean",
+        f"the unclean election of {T(0)} may have lost records",
     ),
-    pytest.param(
-        coverage(state(1, 1, 0), state(2, 1, 0, (1, 3), replicas=(1, 3), time_ms=T_MS), state(3, 1, 0)),
-        f"not assigned at {T(0)}", id="unassigned",
-    ),
-    pytest.param(
+    "unassigned": (coverage(state(1, 1, 0), replace(LEFT, replicas=(1, 3)), state(3, 1, 0)), f"not assigned at {T(0)}"),
+    "moved": (
         coverage(state(1, 1, 0, directories=("a", "b", "c")), state(2, 1, 0, directories=("a", "d", "c"))),
-        "its log is in another directory since", id="moved",
+        "its log is in another directory since",
     ),
-    pytest.param(coverage(state(1, 1, 0)), None, id="received"),
-])  # fmt: skip
+    "received": (coverage(state(1, 1, 0)), None),
+}
+
+
+@pytest.mark.parametrize(("known", "expected"), GAPS.values(), ids=GAPS)
 def test_why_broker_2_is_not_shown_to_have_received_everything(known: EpochCoverage, expected: str | None) -> None:
     assert known.gap(2, 0) == expected

@@ -20,13 +20,7 @@ PLANTED = [
     {"anomaly": str(s.anomaly), "candidates": [], "broker": 2, "topic": s.topic, "partition": number}
     for number, s in enumerate(STOCK)
 ]
-OTHER = {
-    "anomaly": "violated-last-value",
-    "candidates": [],
-    "broker": 1,
-    "topic": SCENARIOS[0]["topic"],
-    "partition": 0,
-}
+OTHER = {**PLANTED[0], "anomaly": "violated-last-value", "broker": 1}
 
 
 def outcome(exit_code: int, verdict: str, *findings: dict[str, Any], **more: Any) -> dict[str, Any]:

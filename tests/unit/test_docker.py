@@ -12,7 +12,7 @@ from harness.host import commands, engine, leftovers
 from harness.host.leftovers import Owner
 
 BROKER = 2
-PORTS = (19001, 19002, 19003, 19004)
+DATA, PROPERTIES = "/var/lib/kafka/data", "/mnt/shared/config/server.properties"
 
 
 @pytest.fixture
@@ -27,38 +27,33 @@ def test_compose_gets_the_brokers_of_the_run_which_are_configured_before_they_st
     ((words, variables),) = bench.composed
     assert words[:1] == ("compose",)
     assert words[-5:] == ("up", "--no-start", "broker-1", "broker-2", "broker-3")
-    assert variables["HARNESS_RUN_ID"] == "2026-A-Run"
-    assert variables["HARNESS_IMAGE"] == "sha256:1"
-    assert [variables[f"HARNESS_PORT_{broker}"] for broker in (1, 2, 3)] == ["19001", "19002", "19003"]
+    ports = {f"HARNESS_PORT_{broker}": str(19000 + broker) for broker in (1, 2, 3)}
+    assert variables.items() >= {"HARNESS_RUN_ID": "2026-A-Run", "HARNESS_IMAGE": "sha256:1", **ports}.items()
     assert "${HARNESS_PORT_7" in (tmp_path / "compose.yaml").read_text()
     assert [container.calls for container in bench.brokers.values()] == [["start"]] * 3
-    lines = bench.brokers[BROKER].uploads["/mnt/shared/config/server.properties"].decode().splitlines()
-    assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094" in lines
-    assert "advertised.listeners=CLIENT://127.0.0.1:19002,REPLICA://broker-2:9094" in lines
-    assert "inter.broker.listener.name=REPLICA" in lines
-    assert "controller.quorum.voters=1@broker-1:9093" in lines
-    assert "log.dirs=/var/lib/kafka/data" in lines
-    assert "log.cleaner.threads=3" in lines
-    of_first = bench.brokers[1].uploads["/mnt/shared/config/server.properties"].decode()
+    assert set(bench.brokers[BROKER].uploads[PROPERTIES].decode().splitlines()) >= {
+        "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094",
+        "advertised.listeners=CLIENT://127.0.0.1:19002,REPLICA://broker-2:9094",
+        "inter.broker.listener.name=REPLICA", "controller.quorum.voters=1@broker-1:9093",
+        f"log.dirs={DATA}", "log.cleaner.threads=3",
+    }  # fmt: skip
+    of_first = bench.brokers[1].uploads[PROPERTIES].decode()
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\n" in of_first
 
 
 def test_copies_are_repeated_until_two_agree(bench: ContainerCluster, tmp_path: Path) -> None:
-    before = packed(
-        {"0.log": b"old", "5.log": b"gone soon", "0.index": b"-", "partition.metadata": b"version: 0"}, "topic-0"
-    )
-    after = packed({"0.log": b"cleaned", "partition.metadata": b"version: 0", "0.log.cleaned": b"-"}, "topic-0")
-    archives: list[bytes | None] = [before, b"half an arch", after, after]
-    bench.brokers[BROKER].archives["/var/lib/kafka/data/topic-0"] = archives
+    metadata = {"partition.metadata": b"version: 0"}
+    before = packed({"0.log": b"old", "5.log": b"gone soon", "0.index": b"-", **metadata}, "topic-0")
+    after = packed({"0.log": b"cleaned", "0.log.cleaned": b"-", **metadata}, "topic-0")
+    bench.brokers[BROKER].archives[f"{DATA}/topic-0"] = [before, b"half an arch", after, after]
     bench.runtime.start_cluster()
     bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
     copied = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
-    assert copied == {"0.log": b"cleaned", "partition.metadata": b"version: 0"}
+    assert copied == {"0.log": b"cleaned", **metadata}
 
 
 def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
-    restless: list[bytes | None] = [packed({"0.log": b"x" * size}, "topic-0") for size in range(40)]
-    bench.brokers[BROKER].archives["/var/lib/kafka/data/topic-0"] = restless
+    bench.brokers[BROKER].archives[f"{DATA}/topic-0"] = [packed({"0.log": bytes(n)}, "topic-0") for n in range(40)]
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the files of topic-0 on broker 2 changed during every copy"):
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
@@ -67,8 +62,7 @@ def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, t
 def test_a_missing_checkpoint_is_left_out_and_a_missing_replica_is_an_error(
     bench: ContainerCluster, tmp_path: Path
 ) -> None:
-    archives: list[bytes | None] = [packed({"meta.properties": b"version=1"}, ".")]
-    bench.brokers[BROKER].archives["/var/lib/kafka/data/meta.properties"] = archives
+    bench.brokers[BROKER].archives[f"{DATA}/meta.properties"] = [packed({"meta.properties": b"version=1"}, ".")]
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match=r"broker 2 has no folder of topic-0: .* Could not find the file"):
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
@@ -96,9 +90,8 @@ def test_a_container_that_ended_is_reported_with_the_reason(
 
 
 def test_kept_containers_run_on_and_their_logs_are_stored(bench: ContainerCluster, tmp_path: Path) -> None:
-    bench.brokers[1].logs = lambda **_: iter([b"one\n", b"two\n"])
-    for broker in (2, 3):
-        bench.brokers[broker].logs = lambda **_: iter([b"other\n"])
+    for broker in bench.brokers.values():
+        broker.logs = lambda **_: iter([b"one\n", b"two\n"])
     bench.runtime.start_cluster()
     bench.runtime.close(keep=True)
     assert (tmp_path / "logs" / "1" / "server.log").read_text() == "one\ntwo\n"

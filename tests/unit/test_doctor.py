@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import json
 import re
 import shutil
 import socket
@@ -18,7 +19,7 @@ from documentation import ROOT
 from harness import doctor
 from harness.cli.machine import doctor as command
 from harness.doctor import Check, diagnose
-from harness.errors import UsageError
+from harness.errors import EXIT_USAGE, UsageError
 from harness.host import engine
 from harness.host.java import find_java
 from harness.runtimes import local
@@ -29,20 +30,16 @@ from harness.targets import WITH_JARS
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(autouse=True)
 def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Avoid creating a namespace and asking an engine in every diagnosis."""
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     for need in Need:
         monkeypatch.setitem(local.WHY_UNAVAILABLE, need, lambda: None)
 
 
 def check(name: str) -> Check:
-    """Return the one check whose name starts so."""
+    """Return the check whose name starts so."""
     (found,) = [check for check in diagnose() if check.name.startswith(name)]
     return found
 
@@ -60,9 +57,8 @@ def test_the_table_is_folded_and_fits_a_hundred_columns(monkeypatch: pytest.Monk
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
     shown = CliRunner().invoke(command, []).stdout.splitlines()
     assert max(map(len, shown)) <= 100
-    assert [line.split()[0] for line in shown if line[0] != " "] == sorted(
-        (line.split()[0] for line in shown if line[0] != " "), key=["missing", "ok", "optional", "1"].index
-    )
+    statuses = [line.split()[0] for line in shown if line[0] != " "]
+    assert statuses == sorted(statuses, key=["missing", "ok", "optional", "1"].index)
     assert sum("package" in line for line in shown) == sum("jars" in line for line in shown) == 1
     assert re.fullmatch(r"1 missing, \d+ ok, \d+ optional: install what is missing", shown[-1])
 
@@ -116,10 +112,11 @@ def test_a_class_archive_that_is_not_there_is_no_failure(monkeypatch: pytest.Mon
 
 def test_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    java = check("Java 17+")
-    assert not java.ok
-    assert str(tmp_path) in java.found
-    assert "openjdk-17-jre-headless" in java.remedy
+    ran = CliRunner().invoke(command, ["--format", "json"], standalone_mode=False)
+    (java,) = [each for each in json.loads(ran.stdout)["checks"] if each["name"] == "Java 17+"]
+    assert (ran.return_value, java["ok"]) == (EXIT_USAGE, False)
+    assert str(tmp_path) in java["found"]
+    assert "openjdk-17-jre-headless" in java["remedy"]
 
 
 def test_missing_and_broken_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +129,6 @@ def test_missing_and_broken_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name)
 
     monkeypatch.setattr(importlib, "import_module", load)
-    assert not check("package crc32c").ok
     assert check("package crc32c").remedy.endswith("-m pip install crc32c")
     assert check("package cramjam").found == "OSError: wrong ELF class"
     assert check("packages").ok
@@ -141,10 +137,8 @@ def test_missing_and_broken_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_little_disk_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=1024**3))
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=3 * 1024**3))
-    assert not check("free disk").ok
-    assert check("free disk").found.startswith("1.0 GiB in ")
-    assert not check("available memory").ok
-    assert check("available memory").found == "3.0 GiB"
+    disk, memory = check("free disk"), check("available memory")
+    assert (disk.ok, disk.found[:11], memory.ok, memory.found) == (False, "1.0 GiB in ", False, "3.0 GiB")
 
 
 def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,27 +146,23 @@ def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(99, "Cannot assign requested address")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    assert not check("loopback").ok
-    assert "Cannot assign" in check("loopback").found
+    loopback = check("loopback")
+    assert (loopback.ok, "Cannot assign" in loopback.found) == (False, True)
 
 
-def test_every_package_that_is_installed_with_it_is_looked_at() -> None:
+def test_every_package_that_is_installed_with_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     required = [line for line in importlib.metadata.requires("compaction-harness") or () if "extra" not in line]
     assert check("packages").found == f"{len(required)} can be imported"
-
-
-def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "requires", lambda _name: ["no-such-package>=1"])
-    assert not check("package no-such-package").ok
-    assert "No package metadata was found" in check("package no-such-package").found
+    package = check("package no-such-package")
+    assert (package.ok, "No package metadata was found" in package.found) == (False, True)
 
 
 def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check(Need.CLOCK).found, check(Need.CLOCK).remedy) == ("available", "")
     for need in Need:
         monkeypatch.setitem(local.WHY_UNAVAILABLE, need, lambda: "run as root")
-        assert check(need).ok
-        assert check(need).found == "run as root"
+        assert (check(need).ok, check(need).found) == (True, "run as root")
     assert check(Need.CLOCK).remedy == "needed only for --runtime local --nemesis clock-skew"
     assert check(Need.FIREWALL).remedy.startswith(
         "needed only for --runtime local --nemesis bridge, lossy, one-way, ring, split"
@@ -185,9 +175,8 @@ def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(engine, "find_compose", lacks)
     for name, value in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
-        assert check(name).ok
         assert value in check(name).found
-        assert check(name).remedy == "needed only for --runtime docker"
+        assert (check(name).ok, check(name).remedy) == (True, "needed only for --runtime docker")
 
 
 def test_images_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:

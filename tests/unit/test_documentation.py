@@ -61,10 +61,6 @@ def test_a_command_of_a_page_can_be_parsed(command: Command) -> None:
     parse(arguments(command.text))
 
 
-def test_there_are_commands_on_pages() -> None:
-    assert len({command.page for command in COMMANDS}) > 10
-
-
 @pytest.mark.parametrize("text", [
     "harness runs --target kafka-3.9",
     "harness run --target kafka-1.0 --anomaly all",
@@ -104,8 +100,9 @@ def test_outputs_are_compared_but_for_numbers(expected: str, actual: str, is_sam
     assert matches(expected, actual) is is_same
 
 
-def test_pages_are_those_of_the_checkout() -> None:
+def test_pages_are_those_of_the_checkout_and_have_commands() -> None:
     assert ROOT / "docs" / "tutorial.md" in PAGES
+    assert len({command.page for command in COMMANDS}) > 10
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "results").rglob("*.md"))], ids=lambda page: page.name)
@@ -120,12 +117,9 @@ def test_links_of_the_readme_are_absolute_and_lead_to_files_of_the_checkout() ->
     """A package index shows the README without the checkout."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
     raw = project.replace("github.com", "raw.githubusercontent.com")
-    tokens = [
-        token for inline in MarkdownIt().parse((ROOT / "README.md").read_text()) for token in inline.children or ()
-    ]
-    links = [
-        str(token.attrs.get("href") or token.attrs["src"]) for token in tokens if token.type in {"link_open", "image"}
-    ]
+    blocks = MarkdownIt().parse((ROOT / "README.md").read_text())
+    tokens = [token for block in blocks for token in block.children or () if token.type in {"link_open", "image"}]
+    links = [str(token.attrs.get("href") or token.attrs["src"]) for token in tokens]
     assert [link for link in links if not link.startswith("https://")] == []
     paths = [link.removeprefix(f"{project}/blob/main/").removeprefix(f"{raw}/main/") for link in links]
     assert {path for path in paths if not (ROOT / path).is_file()} == {

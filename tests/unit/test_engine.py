@@ -1,14 +1,13 @@
 """The container engine: the message for one that cannot be used, and what of a run is removed."""
 
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 from docker.errors import APIError, DockerException, NotFound
-from fakes.containers import FakeEngine, FakeResource
+from fakes.containers import FakeCollection, FakeEngine, FakeResource
 from requests.exceptions import ReadTimeout
 
 from harness.errors import HarnessError, UsageError
@@ -18,35 +17,24 @@ NOWHERE = Path()
 RUN_ID = "2026-11-21T22-00-00Z-abcd"
 
 
-def no_socket(_path: Path) -> None:
-    """Leave nothing where the socket should be."""
-
-
-def nobody_listens(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.bind(str(path))
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"), [(no_socket, "none is running"), (nobody_listens, "it is not running")], ids=["none", "ended"]
-)
-def test_a_missing_engine_is_reported_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], expected: str
-) -> None:
-    make(tmp_path / "engine.sock")
+def test_a_missing_engine_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
-    with pytest.raises(UsageError, match=f"no container engine can be used: {expected}"):
+    with pytest.raises(UsageError, match="no container engine can be used: none is running"):
+        engine.connect()
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(f"{tmp_path}/engine.sock")
+    with pytest.raises(UsageError, match="no container engine can be used: it is not running"):
         engine.connect()
 
 
 def test_a_forbidden_socket_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     # The client's error; root may use any socket, so a test cannot cause it.
-    message = (
+    reason = (
         "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
     )
 
     def refuse(**_: Any) -> None:
-        raise DockerException(message)
+        raise DockerException(reason)
 
     monkeypatch.setattr(docker, "from_env", refuse)
     with pytest.raises(UsageError, match="add it to the group docker"):
@@ -59,35 +47,24 @@ def test_an_engine_on_another_host_is_rejected(monkeypatch: pytest.MonkeyPatch) 
         engine.connect()
 
 
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands be found in this folder only."""
-    monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(folder))
-
-
 @pytest.mark.parametrize(("programs", "expected"), [
     ({"docker": "true", "docker-compose": "true"}, ("docker", "compose")),
     ({"docker": "exit 1", "docker-compose": "true"}, ("docker-compose",)),
     ({"docker-compose": "true"}, ("docker-compose",)),
-], ids=["the plugin", "no plugin", "no command line"])  # fmt: skip
+    ({"docker": "exit 1"}, None),
+], ids=["the plugin", "no plugin", "no command line", "neither"])  # fmt: skip
 def test_either_version_of_compose_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], expected: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], expected: tuple[str, ...] | None
 ) -> None:
     for name, text in programs.items():
-        script(tmp_path / name, text)
-    own_path(tmp_path, monkeypatch)
-    assert engine.find_compose() == expected
-
-
-def test_a_missing_compose_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(tmp_path / "docker", "exit 1")
-    own_path(tmp_path, monkeypatch)
-    with pytest.raises(UsageError, match="neither `docker compose` nor `docker-compose` works here"):
-        engine.find_compose()
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(tmp_path))
+    if expected:
+        assert engine.find_compose() == expected
+    else:
+        with pytest.raises(UsageError, match="neither `docker compose` nor `docker-compose` works here"):
+            engine.find_compose()
 
 
 @pytest.mark.parametrize(("error", "kind", "expected"), [
@@ -106,16 +83,16 @@ def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -
     """Connect to an engine with a container, a network and a volume for each of two runs; return the removed names."""
     removed: list[str] = []
     fake = FakeEngine()
-    for run_id in (RUN_ID, "other"):
-        fake.containers.resources.append(FakeResource(f"container of {run_id}", run_id, removed, refusal))
-        fake.networks.resources.append(FakeResource(f"network of {run_id}", run_id, removed))
-        fake.volumes.resources.append(FakeResource(f"volume of {run_id}", run_id, removed))
+    for kind, why in (("container", refusal), ("network", None), ("volume", None)):
+        collection: FakeCollection = getattr(fake, f"{kind}s")
+        collection.resources += [FakeResource(f"{kind} of {run}", run, removed, why) for run in (RUN_ID, "other")]
     monkeypatch.setattr(engine, "connect", lambda: fake)
     return removed
 
 
 def test_only_resources_of_the_run_are_removed_and_containers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     removed = furnish(monkeypatch)
+    assert engine.runs_with_containers() == {RUN_ID, "other"}
     assert engine.remove(NOWHERE, RUN_ID) == 1
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("container", "network", "volume")]
 
@@ -137,8 +114,3 @@ def test_a_failed_removal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(monkeypatch, APIError("500", explanation="device or resource busy"))
     with pytest.raises(HarnessError, match=f"the containers of {RUN_ID} cannot be removed: device or resource busy"):
         engine.remove(NOWHERE, RUN_ID)
-
-
-def test_runs_are_found_by_any_of_their_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    furnish(monkeypatch)
-    assert engine.runs_with_containers() == {RUN_ID, "other"}

@@ -33,23 +33,11 @@ def test_a_guarantee_about_records_is_violated_visibly(guarantee: str) -> None:
     assert (actual["anomaly"], actual["effect"]) == (f"violated-{guarantee}", "visible")
 
 
-def test_a_violation_of_no_replica_is_a_finding() -> None:
-    result = assembled(guarantees=[promised(None, 1)])
-    assert (result["verdict"], names(result)) == ("anomaly", ["violated-tombstones"])
-
-
-def test_a_guarantee_that_one_replica_keeps_is_no_finding() -> None:
-    result = assembled(guarantees=[promised(1, 1), promised(2, 0), promised(3, 1)])
-    assert (result["verdict"], names(result)) == ("unknown", [])
-
-
-def test_replicas_that_violate_a_guarantee_at_different_offsets_are_no_finding() -> None:
-    result = assembled(guarantees=[promised(1, 1), {**promised(2, 1), "offset": 5}, promised(3, 1)])
-    assert (result["verdict"], names(result)) == ("unknown", [])
-
-
-def test_a_replica_that_contradicts_itself_violates_nothing() -> None:
-    result = assembled(guarantees=[promised(n, 1) for n in (1, 2, 3)], doubts=[doubt("contradiction")])
+@pytest.mark.parametrize(("of_2", "doubts"), [
+    (promised(2, 0), []), ({**promised(2, 1), "offset": 5}, []), (promised(2, 1), [doubt("contradiction")]),
+], ids=["one keeps it", "different offsets", "a replica contradicts itself"])  # fmt: skip
+def test_not_every_replica_violates_a_guarantee(of_2: Any, doubts: Any) -> None:
+    result = assembled(guarantees=[promised(1, 1), of_2, promised(3, 1)], doubts=doubts)
     assert (result["verdict"], names(result)) == ("unknown", [])
 
 
@@ -58,8 +46,11 @@ def test_an_anomaly_explains_the_violations_in_its_partition() -> None:
     assert names(result) == ["stuck-lso"]
 
 
-def test_the_control_partition_is_judged_by_its_own_replicas() -> None:
-    result = assembled(guarantees=[promised(1, 1, "control"), promised(3, 1, "control")])
+@pytest.mark.parametrize("guarantees", [
+    [promised(None, 1)], [promised(1, 1, "control"), promised(3, 1, "control")],
+], ids=["of no replica", "of the control partition's own replicas"])  # fmt: skip
+def test_fewer_replicas_may_violate_a_guarantee(guarantees: Any) -> None:
+    result = assembled(guarantees=guarantees)
     assert (result["verdict"], names(result)) == ("anomaly", ["violated-tombstones"])
 
 
@@ -69,11 +60,8 @@ def test_cleaners_that_never_pass_a_marker_have_stopped() -> None:
     assert (result["verdict"], names(result)) == ("anomaly", ["stopped-cleaner"])
     (actual,) = result["findings"]
     assert (actual["broker"], actual["offset"], actual["effect"]) == (1, 20, "latent")
-    assert actual["witness"] == {
-        "brokers": [1, 3],
-        "waited_s": 20.0,
-        **{name: int(value) for name, value in (TOPIC | BROKER).items()},
-    }
+    settings = {name: int(value) for name, value in (TOPIC | BROKER).items()}
+    assert actual["witness"] == {"brokers": [1, 3], "waited_s": 20.0, **settings}
     assert actual["explanation"] == "the cleaners of brokers 1, 3 did not clean offset 20"
 
 

@@ -5,14 +5,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, TypeVar
 
 import kafka.errors
-from kafka.protocol.admin import (
-    DescribeLogDirsResponse,
-    DescribeProducersResponse,
-    DescribeTransactionsResponse,
-    ListGroupsResponse,
-    ListPartitionReassignmentsResponse,
-    ListTransactionsResponse,
-)
+from kafka.protocol import admin
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetFetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.producer import WriteTxnMarkersResponse
@@ -128,7 +121,8 @@ class FakeBroker:
             nonlocal total
             held = self._held((topic, wanted.partition))
             code = self.error or (0 if held.log_start <= wanted.fetch_offset <= held.end else OUT_OF_RANGE)
-            until = held.last_stable_offset if request.isolation_level == READ_COMMITTED else held.high_watermark
+            is_committed = request.isolation_level == READ_COMMITTED
+            until = held.last_stable_offset if is_committed else held.high_watermark
             served = b""
             for batch in held.batches:
                 (header,) = iter_batches(batch, source="a stand-in")
@@ -137,7 +131,6 @@ class FakeBroker:
                         break
                     served += batch
                     total += len(batch)
-            is_committed = request.isolation_level == READ_COMMITTED
             return fetched_partition(wanted.partition, held, served, code=code, has_aborted=is_committed)
 
         return fetched(((t.topic, p.partition), answer(t.topic, p)) for t in request.topics for p in t.partitions)
@@ -158,41 +151,34 @@ class FakeBroker:
         return message(MetadataResponse, 8, brokers=[], topics=topics)
 
     def _listtransactions(self, request: Any) -> Any:
-        states = [
-            {"transactional_id": word.transactional_id}
-            for word in self.words
-            if not request.producer_id_filters or word.producer_id in request.producer_id_filters
-        ]
-        return message(ListTransactionsResponse, 0, error_code=self.error, transaction_states=states)
+        filters = request.producer_id_filters
+        words = [word for word in self.words if not filters or word.producer_id in filters]
+        states = [{"transactional_id": word.transactional_id} for word in words]
+        return message(admin.ListTransactionsResponse, 0, error_code=self.error, transaction_states=states)
 
     def _describetransactions(self, request: Any) -> Any:
         states = [
             {
-                "transactional_id": word.transactional_id,
-                "transaction_state": word.state,
-                "transaction_start_time_ms": word.start_time_ms,
-                "transaction_timeout_ms": word.timeout_ms,
-                "producer_id": word.producer_id,
-                "producer_epoch": word.producer_epoch,
+                "transactional_id": word.transactional_id, "transaction_state": word.state,
+                "transaction_start_time_ms": word.start_time_ms, "transaction_timeout_ms": word.timeout_ms,
+                "producer_id": word.producer_id, "producer_epoch": word.producer_epoch,
                 "topics": numbers_per_topic(word.partitions, name="topic", partitions="partitions"),
             }
-            for word in self.words
-            if word.transactional_id in request.transactional_ids
-        ]
-        return message(DescribeTransactionsResponse, 0, transaction_states=states)
+            for word in self.words if word.transactional_id in request.transactional_ids
+        ]  # fmt: skip
+        return message(admin.DescribeTransactionsResponse, 0, transaction_states=states)
 
     def _listgroups(self, _request: Any) -> Any:
         groups = [{"group_id": group, "protocol_type": "consumer"} for group in self.groups]
-        return message(ListGroupsResponse, 3, error_code=self.listing_error, groups=groups)
+        return message(admin.ListGroupsResponse, 3, error_code=self.listing_error, groups=groups)
 
     def _offsetfetch(self, request: Any) -> Any:
         def answer(wanted: Any) -> dict[str, Any]:
             offsets = self.groups[wanted.group_id]
             code = kafka.errors.GroupAuthorizationFailedError.errno if offsets is None else 0
             tps = [(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes]
-            topics = per_topic(
-                (tp, {"partition_index": tp[1], "committed_offset": (offsets or {}).get(tp, -1)}) for tp in tps
-            )
+            answers = [{"partition_index": tp[1], "committed_offset": (offsets or {}).get(tp, -1)} for tp in tps]
+            topics = per_topic(zip(tps, answers, strict=True))
             return {"group_id": wanted.group_id, "topics": topics, "error_code": code}
 
         return message(OffsetFetchResponse, 8, groups=[answer(wanted) for wanted in request.groups])
@@ -206,12 +192,12 @@ class FakeBroker:
             (tp, {"partition_index": tp[1], "adding_replicas": brokers, "removing_replicas": []})
             for tp, brokers in self.adding.items()
         )
-        return message(ListPartitionReassignmentsResponse, 0, error_code=self.listing_error, topics=topics)
+        return message(admin.ListPartitionReassignmentsResponse, 0, error_code=self.listing_error, topics=topics)
 
     def _describelogdirs(self, _request: Any) -> Any:
         self.sizes = {tp: size + self.growth_bytes for tp, size in self.sizes.items()}
         topics = per_topic((tp, {"partition_index": tp[1], "partition_size": n}) for tp, n in self.sizes.items())
-        return message(DescribeLogDirsResponse, 1, results=[{"topics": topics}])
+        return message(admin.DescribeLogDirsResponse, 1, results=[{"topics": topics}])
 
 
 def fetched(partitions: Iterable[tuple[TopicPartition, Any]]) -> Any:
@@ -221,21 +207,17 @@ def fetched(partitions: Iterable[tuple[TopicPartition, Any]]) -> Any:
 
 def described(partitions: Iterable[tuple[TopicPartition, Any]]) -> Any:
     """Return a DescribeProducers response."""
-    return message(DescribeProducersResponse, 0, topics=per_topic(partitions))
+    return message(admin.DescribeProducersResponse, 0, topics=per_topic(partitions))
 
 
 def fetched_partition(number: int, held: Held, records: bytes, *, code: int, has_aborted: bool) -> Any:
     """Return a partition of a Fetch response."""
     aborted = [{"producer_id": producer, "first_offset": offset} for producer, offset in held.aborted]
     return {
-        "partition_index": number,
-        "error_code": code,
-        "log_start_offset": held.log_start,
-        "high_watermark": held.high_watermark,
-        "last_stable_offset": held.last_stable_offset,
+        "partition_index": number, "error_code": code, "log_start_offset": held.log_start, "records": records,
+        "high_watermark": held.high_watermark, "last_stable_offset": held.last_stable_offset,
         "aborted_transactions": aborted if has_aborted else None,
-        "records": records,
-    }
+    }  # fmt: skip
 
 
 def described_partition(number: int, held: Held, *, code: int) -> Any:
@@ -248,14 +230,9 @@ def described_partition(number: int, held: Held, *, code: int) -> Any:
 
 
 def audited(
-    brokers: dict[int, FakeBroker],
-    *,
-    settings: dict[str, str] | None = None,
-    absent: tuple[int, ...] = (),
-    isr: tuple[int, ...] | None = None,
-    clock: Clock | None = None,
-    addresses: Mapping[int, Address] | None = None,
-) -> AuditedCluster:
+    brokers: dict[int, FakeBroker], *, settings: dict[str, str] | None = None, absent: tuple[int, ...] = (),
+    isr: tuple[int, ...] | None = None, clock: Clock | None = None, addresses: Mapping[int, Address] | None = None,
+) -> AuditedCluster:  # fmt: skip
     """Return a cluster with partition `TP` on all of these brokers and the absent ones, led by the first."""
     replicas = (*brokers, *absent)
     partition = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
@@ -265,10 +242,7 @@ def audited(
 
 
 def audited_cluster(
-    state: ClusterState,
-    brokers: Mapping[int, Any],
-    settings: Mapping[str, Mapping[str, str]] | None = None,
-    clock: Clock | None = None,
+    state: ClusterState, brokers: Mapping[int, Any], settings: Any = None, clock: Clock | None = None
 ) -> AuditedCluster:
     """Return a cluster with these brokers, which answer as `harness.kafka_api.connection.SocketStream`."""
     by_address = {address: brokers[broker] for broker, address in state.brokers.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fakes.admin import DelayedAdmin, RecordingAdmin
 from fakes.clock import TickingClock
@@ -31,17 +32,12 @@ class FakeCluster(Cluster):
     clock: TickingClock
 
     def __init__(
-        self,
-        replicas: Mapping[TopicPartition, tuple[int, ...]],
-        *,
-        admin: DelayedAdmin | None = None,
-        away: frozenset[int] = frozenset(),
+        self, replicas: Mapping[TopicPartition, tuple[int, ...]], *, admin: DelayedAdmin | None = None, **more: Any
     ) -> None:
         runtime, admin = FakeRuntime(), admin or DelayedAdmin()
         control, observer = KafkaControl(runtime, admin), FakeObserver(admin.clock)
-        super().__init__(
-            runtime, admin, control, admin.clock, SETTLE_S, observer=observer, replicas=replicas, absent=(2,), away=away
-        )
+        facts = {"observer": observer, "replicas": replicas, "absent": (2,), **more}
+        super().__init__(runtime, admin, control, admin.clock, SETTLE_S, **facts)
 
 
 @dataclass
@@ -62,17 +58,11 @@ def recorded_cluster(placement: Placement) -> RecordedCluster:
     }
     clock, runtime = TickingClock(actions=actions), FakeRuntime(placement.brokers, actions)
     admin = RecordingAdmin(runtime, placement.controllers, replicas, actions)
+    control, observer = KafkaControl(runtime, admin), CopyingObserver(clock, runtime, actions)
     return RecordedCluster(
-        runtime,
-        admin,
-        KafkaControl(runtime, admin),
-        clock,
-        SETTLE_S,
-        observer=CopyingObserver(clock, runtime, actions),
-        replicas=replicas,
-        absent=placement.absent,
-        actions=actions,
-    )
+        runtime, admin, control, clock, SETTLE_S,
+        observer=observer, replicas=replicas, absent=placement.absent, actions=actions,
+    )  # fmt: skip
 
 
 class FakePayload(Payload):
@@ -84,6 +74,5 @@ class FakePayload(Payload):
         self.unseen = unseen
 
     def critical_offset(self, kind: Critical, _partition: TopicPartition, _observer: ReplicaObserver) -> int | None:
-        if kind in self.unseen:
-            return None
-        return TOMBSTONE if kind is Critical.TOMBSTONE else MARKER
+        offset = TOMBSTONE if kind is Critical.TOMBSTONE else MARKER
+        return None if kind in self.unseen else offset

@@ -71,25 +71,15 @@ class SegmentConnection(Connection):
 
     def _answer(self, request: Any) -> Any:
         if type(request).__name__.startswith("DescribeProducers"):
-            return described(
-                ((topic.name, number), self._described(topic.name, number))
-                for topic in request.topics
-                for number in topic.partition_indexes
-            )
-        return fetched(
-            ((topic.topic, p.partition), self._served(topic.topic, p, request.replica_id))
-            for topic in request.topics
-            for p in topic.partitions
-        )
+            tps = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+            return described((tp, described_partition(tp[1], self.held, code=self.errors.get(tp, 0))) for tp in tps)
+        asked = [((topic.topic, p.partition), p.fetch_offset) for topic in request.topics for p in topic.partitions]
+        self.asked += [(request.replica_id, offset) for _, offset in asked]
+        return fetched((tp, self._served(tp, offset)) for tp, offset in asked)
 
-    def _served(self, topic: str, wanted: Any, replica_id: int) -> Any:
-        tp = (topic, wanted.partition)
-        self.asked.append((replica_id, wanted.fetch_offset))
-        records = next((data for end, data in self.chunks.get(tp, []) if end > wanted.fetch_offset), b"")
-        return fetched_partition(wanted.partition, self.held, records, code=self.errors.get(tp, 0), has_aborted=True)
-
-    def _described(self, topic: str, number: int) -> Any:
-        return described_partition(number, self.held, code=self.errors.get((topic, number), 0))
+    def _served(self, tp: TopicPartition, offset: int) -> Any:
+        records = next((data for end, data in self.chunks.get(tp, []) if end > offset), b"")
+        return fetched_partition(tp[1], self.held, records, code=self.errors.get(tp, 0), has_aborted=True)
 
 
 class StallingReader:
@@ -106,17 +96,16 @@ class StallingReader:
     def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactions]:
         return dict.fromkeys(partitions, ())
 
-    def read(
-        self, partitions: Iterable[TopicPartition], **_replica_id: int
-    ) -> dict[TopicPartition, ReplicaState | str]:
-        if self.opened <= self.stalls:
-            raise TimeoutError("timed out")
-        return dict.fromkeys(partitions, ReplicaState(0, 1, 1, aborted=(), records=b"batch"))
+    def read(self, partitions: Iterable[TopicPartition], **_: int) -> dict[TopicPartition, ReplicaState | str]:
+        return self._answers(partitions, ReplicaState(0, 1, 1, aborted=(), records=b"batch"))
 
     def ends(self, positions: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaEnds | str]:
+        return self._answers(positions, ReplicaEnds(1, 1, 1))
+
+    def _answers(self, partitions: Iterable[TopicPartition], answer: Any) -> dict[TopicPartition, Any]:
         if self.opened <= self.stalls:
             raise TimeoutError("timed out")
-        return dict.fromkeys(positions, ReplicaEnds(1, 1, 1))
+        return dict.fromkeys(partitions, answer)
 
     def close(self) -> None:
         self.closed += 1

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import kafka.errors
+from kafka import errors
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse
 from metadata_logs import Written, encode_log, encode_snapshot
@@ -18,11 +18,9 @@ from harness.kafka_api.messages import message
 from harness.kafka_api.quorum import METADATA_TOPIC_ID, FetchSnapshotResponse
 
 CLUSTER_ID, EPOCH, LEADER = "the-cluster", 5, 3
-FENCED = kafka.errors.FencedLeaderEpochError.errno
-NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno
-UNKNOWN_TOPIC_ID = kafka.errors.UnknownTopicIdError.errno
+FENCED, NOT_LEADER = errors.FencedLeaderEpochError.errno, errors.NotLeaderForPartitionError.errno
+UNKNOWN_TOPIC_ID, DENIED = errors.UnknownTopicIdError.errno, errors.ClusterAuthorizationFailedError.errno
 OTHER_CLUSTER = 104
-DENIED = kafka.errors.ClusterAuthorizationFailedError.errno
 PART_BYTES = 100
 
 
@@ -68,10 +66,8 @@ class FakeQuorum:
         self.asked.append((port, name, partition.fetch_offset if is_fetch else partition.position))
         kind, version = (FetchResponse, 17) if is_fetch else (FetchSnapshotResponse, 0)
         parts = "responses" if is_fetch else "topics"
-        if self.denied:
-            return message(kind, version, error_code=DENIED, **{parts: []})
-        if request.cluster_id != CLUSTER_ID:
-            return message(kind, version, error_code=OTHER_CLUSTER, **{parts: []})
+        if self.denied or request.cluster_id != CLUSTER_ID:
+            return message(kind, version, error_code=DENIED if self.denied else OTHER_CLUSTER, **{parts: []})
         if is_fetch:
             assert topic.topic_id == METADATA_TOPIC_ID
             return self._fetched(port, partition)

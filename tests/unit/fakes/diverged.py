@@ -14,23 +14,19 @@ depend on it: what is written is on every member of the ISR at once, and acknowl
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
-from fakes.clock import IdleRoutine
+from fakes.clock import JumpingClock
 from fakes.guarded import KilledError
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""
-COPIED_A_TICK = 5
-RESTARTING_TICKS = 4
+COPIED_A_TICK, RESTARTING_TICKS, DELETING_TICKS, HOLDING_TICKS = 5, 4, 3, 2
 FAULTS_TICKS = 150
-"""Compaction is paused, so logs grow: without an end of the faults no copy would."""
-DELETING_TICKS = 3
-HOLDING_TICKS = 2
+"""Compaction is paused, so logs grow: without an end of the faults no copy would end."""
 
 
 @dataclass
@@ -97,12 +93,15 @@ class DivergedCluster(LiveRepairCluster):
     # The operations of a repair.
 
     def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:
-        if self.faults and self.random.random() < 0.05:
+        if self._is_faulty():
             raise HarnessError("no broker answers")
         return {entry.partition: self._seen(entry.partition) for entry in entries}
 
+    def _is_faulty(self) -> bool:
+        return self.faults and self.random.random() < 0.05
+
     def _seen(self, partition: TopicPartition) -> ObservedPartition | str:
-        if self.faults and self.random.random() < 0.05:
+        if self._is_faulty():
             return "brokers do not agree yet"
         replicated, online = self.partitions[partition], self.online
         reported = {b: len(log.records) for b, log in replicated.logs.items() if b in online}
@@ -177,7 +176,7 @@ class DivergedCluster(LiveRepairCluster):
 
     def _refuse_at_random(self) -> None:
         self.point()
-        if self.faults and self.random.random() < 0.05:
+        if self._is_faulty():
             raise HarnessError("the controller does not answer")
 
     # Let pass what happens without a request: copying, deletion and elections.
@@ -302,30 +301,14 @@ class DivergedCluster(LiveRepairCluster):
         ]
 
 
-@dataclass
-class SimulatedTime:
+class SimulatedTime(JumpingClock):
     """A clock whose waits let the cluster continue."""
 
-    cluster: DivergedCluster
-    now: float = 0.0
+    step_s = 0.5
 
-    def now_s(self) -> float:
-        return self.now
-
-    def time_ms(self) -> int:
-        return int(self.now * 1000)
-
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
-        until_s = self.now + timeout_s
-        while not (value := condition()):
-            if self.now > until_s:
-                raise WaitTimeoutError(description)
-            self.now += 0.5
-            self.cluster.tick()
-        return value
-
-    def every(self, _period_s: float, _action: Callable[[], None], _name: str) -> IdleRoutine:
-        return IdleRoutine()
+    def __init__(self, cluster: DivergedCluster) -> None:
+        super().__init__()
+        self.passing = cluster.tick
 
 
 @dataclass

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fakes.clock import JumpingClock
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError
 from harness.host.clock import Clock
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
@@ -27,25 +27,10 @@ from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, pa
 from harness.protect.guard.service import Guard, GuardEvent, GuardOptions
 
 DEFAULTS = {
-    DIRTY_RATIO: "0.5",
-    MAX_LAG_MS: str(2**63 - 1),
-    POLICY: "compact",
-    RETENTION_MS: "86400000",
-    MIN_LAG_MS: "0",
-}
+    DIRTY_RATIO: "0.5", MAX_LAG_MS: str(2**63 - 1), POLICY: "compact", RETENTION_MS: "86400000", MIN_LAG_MS: "0",
+}  # fmt: skip
 BROKERS = (1, 2, 3)
-
-
-class BoundedClock(JumpingClock):
-    """A wait for a condition that never holds ends as a real wait does."""
-
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
-        deadline = self.now + timeout_s
-        while not (value := condition()):
-            self.now += 0.1
-            if self.now >= deadline:
-                raise WaitTimeoutError(description)
-        return value
+BoundedClock = JumpingClock
 
 
 class KilledError(BaseException):
@@ -89,15 +74,9 @@ class FakeCluster(LiveCluster):
         if not topics:
             return SettingsRead({})
         self._begin("settings")
-        answer = SettingsRead(
-            {
-                topic: self.effective(topic)
-                for topic in topics
-                if topic in self.explicit and topic not in self.unreadable
-            },
-            frozenset(topic for topic in topics if topic not in self.explicit),
-            {topic: why for topic, why in self.unreadable.items() if topic in topics},
-        )
+        settings = {topic: self.effective(topic) for topic in topics if topic in self.explicit.keys() - self.unreadable}
+        unreadable = {topic: why for topic, why in self.unreadable.items() if topic in topics}
+        answer = SettingsRead(settings, frozenset(set(topics) - self.explicit.keys()), unreadable)
         self.after("settings")
         return answer
 
@@ -108,12 +87,12 @@ class FakeCluster(LiveCluster):
         for topic, values in changes.items():
             if topic in self.refused or topic not in self.explicit:
                 continue
+            assert values.keys() <= PAUSE.keys(), "the guard changes two settings only"
             for name, value in values.items():
-                assert name in PAUSE, "the guard changes two settings only"
                 if value is None:
                     self.explicit[topic].pop(name, None)
                 else:
-                    self.explicit[topic][name] = answered(value)
+                    self.explicit[topic][name] = "1.0" if value == "1" else value  # as brokers answer
         self.after("alter")
         return {topic: why for topic, why in self.refused.items() if topic in changes}
 
@@ -134,11 +113,6 @@ class FakeCluster(LiveCluster):
     def _begin(self, name: str) -> None:
         self.asked.append(name)
         self.before(name)
-
-
-def answered(value: str) -> str:
-    """Return a value as brokers answer it: 1.0 where 1 was set."""
-    return "1.0" if value == "1" else value
 
 
 @dataclass

@@ -10,20 +10,17 @@ from harness.kafka_api.address import Address
 from harness.runtimes.power import Cut
 
 
-def _taking_down(action: str) -> Callable[[FakeRuntime, int], None]:
-    def take_down(runtime: FakeRuntime, broker: int) -> None:
+def _changing(action: str, *, is_up: bool) -> Callable[[FakeRuntime, int], None]:
+    def change(runtime: FakeRuntime, broker: int) -> None:
         runtime.actions.append(f"{action} {broker}")
-        runtime.down.add(broker)
+        (runtime.down.discard if is_up else runtime.down.add)(broker)
 
-    return take_down
+    return change
 
 
-def _bringing_up(action: str) -> Callable[[FakeRuntime, int], None]:
-    def bring_up(runtime: FakeRuntime, broker: int) -> None:
-        runtime.actions.append(f"{action} {broker}")
-        runtime.down.discard(broker)
-
-    return bring_up
+def _recording(text: str) -> Callable[..., None]:
+    """Return a method that only records an action: a format of its arguments."""
+    return lambda runtime, *arguments: runtime.actions.append(text.format(*arguments))
 
 
 @dataclass
@@ -51,27 +48,15 @@ class FakeRuntime:
     def start_again(self, brokers: Sequence[int]) -> None:
         self.down -= set(brokers)
 
-    start, resume, heal = (_bringing_up(action) for action in ("start", "resume", "heal"))
-    stop, kill, pause, cut = (_taking_down(action) for action in ("stop", "kill", "pause", "cut"))
-    fill_disk = _taking_down("fill the disk of")
+    start, resume, heal = (_changing(action, is_up=True) for action in ("start", "resume", "heal"))
+    stop, kill, pause, cut = (_changing(action, is_up=False) for action in ("stop", "kill", "pause", "cut"))
+    fill_disk = _changing("fill the disk of", is_up=False)
+    lose, delay = _recording("lose {1} of {0}"), _recording("delay {} by {} ms")
+    clear_links, free_disk = _recording("clear links"), _recording("free the disk of {}")
+    skew = _recording("skew {} by {} s")
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         self.actions.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
-
-    def lose(self, broker: int, fraction: float) -> None:
-        self.actions.append(f"lose {fraction} of {broker}")
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        self.actions.append(f"delay {broker} by {delay_ms} ms")
-
-    def clear_links(self) -> None:
-        self.actions.append("clear links")
-
-    def free_disk(self, broker: int) -> None:
-        self.actions.append(f"free the disk of {broker}")
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        self.actions.append(f"skew {broker} by {offset_s} s")
 
     def unsynced(self, _broker: int) -> list[Cut]:
         cuts = list(self.unsynced_files)
@@ -79,7 +64,7 @@ class FakeRuntime:
         return cuts
 
     def cut_power(self, broker: int) -> list[Cut]:
-        _taking_down("cut the power of")(self, broker)
+        _changing("cut the power of", is_up=False)(self, broker)
         return self.unsynced_files
 
     def kill_with_files(self, broker: int, _suffixes: tuple[str, ...]) -> dict[str, int]:
