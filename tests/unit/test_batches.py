@@ -76,7 +76,6 @@ def records(batch: Batch) -> list[Record]:
 
 
 def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptLogError | None]:
-    """Return the batches before the end or the error, and the error."""
     batches: list[Batch] = []
     try:
         batches.extend(iter_batches(data, source=SOURCE, verify_crc=verify_crc))
@@ -86,7 +85,6 @@ def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptL
 
 
 def error_in(data: bytes, *, after: int | None = None) -> CorruptLogError:
-    """Return the error; ``after``: the number of batches before it."""
     batches, error = walk(data)
     assert error is not None
     assert after is None or len(batches) == after
@@ -94,7 +92,6 @@ def error_in(data: bytes, *, after: int | None = None) -> CorruptLogError:
 
 
 def patched(data: bytes, at: int, new: bytes) -> bytes:
-    """Overwrite bytes of one batch, with a right length and CRC."""
     return sealed(data[:at] + new + data[at + len(new) :])
 
 

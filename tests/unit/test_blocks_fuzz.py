@@ -67,7 +67,6 @@ def spliced(rng: random.Random, log: list[bytes]) -> bytes:
 
 
 def huge_numbers(rng: random.Random, log: list[bytes]) -> bytes:
-    """Write a huge number into the length, the last offset delta or the record count."""
     at, field = rng.randrange(len(log)), rng.choice((8, 23, 57))
     entry = log[at][:field] + struct.pack(">i", rng.choice(HUGE)) + log[at][field + 4 :]
     log[at] = entry if field == 8 else sealed(entry)
@@ -99,7 +98,6 @@ def test_cut_anywhere() -> None:
 
 
 def bomb(codec: codecs.Codec) -> bytes:
-    """Return a batch that unpacks to more than any may."""
     packed = codecs.compress(codec, bytes(codecs.MAX_DECOMPRESSED_BYTES + 1))
     header = encode_batch(base_offset=0)[:21] + struct.pack(">h", codecs.CODECS.index(codec))
     return sealed(header + encode_batch(base_offset=0)[23:] + packed)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness import targets
 from harness.cli.run import command_line
 from harness.cluster.boot import Equipment
 from harness.errors import UsageError
@@ -26,18 +27,7 @@ from harness.play.run_plan import PreparedRun, plan_run, repeatable
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
 from harness.runtimes.base import PreparedRuntime, RuntimeRequest
-from harness.targets import (
-    Target,
-    at_version,
-    builds,
-    exact_name,
-    find_target,
-    images,
-    jars,
-    line_of,
-    patched,
-    title_of,
-)
+from harness.targets import Target, builds, find_target, images, jars, line_of, patched
 from harness.targets.jars import JarSet, jars_for
 from harness.targets.lock import BINDING, file_sha256, jar_name
 from harness.targets.settings import note_on, raise_if_unfit
@@ -85,7 +75,6 @@ def distribution(version: str = VERSION, more: Mapping[str, bytes | None] | None
 
 
 def unpacked(folder: Path, contents: Mapping[str, bytes]) -> Path:
-    """Write an unpacked distribution."""
     (folder / "libs").mkdir(parents=True)
     for name, content in contents.items():
         (folder / "libs" / name).write_bytes(content)
@@ -253,7 +242,6 @@ def test_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def released(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the jars of releases: one with a class."""
 
     def jars_of(digests: dict[str, str], *_: Any, **__: Any) -> JarSet:
         folder = cache / "jars" / "released"
@@ -325,10 +313,10 @@ def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> No
 def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> None:
     spec = str(of_form("archive", tmp_path)) if form == "build" else patched("kafka-4.3", classes(tmp_path / "classes"))
     target = find_target(spec)
-    assert exact_name(target) == target.name
-    assert at_version(target.name, target.version) == target
+    assert targets.exact_name(target) == target.name
+    assert targets.at_version(target.name, target.version) == target
     assert find_target(target.name) == target
-    assert title_of(target.name, target.version) == f"kafka {target.version} {form} {target.name[-8:]}"
+    assert targets.title_of(target.name, target.version) == f"kafka {target.version} {form} {target.name[-8:]}"
     assert "/" not in target.name
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from findings import finding
 
 from checkers.attribution.coverage import EpochCoverage
 from harness.audit.explain.impact import with_cause
@@ -13,16 +14,11 @@ from harness.judge.finding import Finding
 ALL = (1, 2, 3)
 T_MS, HOUR_MS = 1_795_757_520_000, 3_600_000
 """2026-11-27 05:32:00 UTC."""
-STUCK, POISON, HIDDEN, DIVERGED = (
-    "stuck-lso", "aborted-to-committed", "committed-to-aborted", "tombstone-divergence",
-)  # fmt: skip
+STUCK, DIVERGED = "stuck-lso", "tombstone-divergence"
 
 
-def finding(anomaly: str = STUCK, *, decided: bool = True, **witness: Any) -> Finding:
-    return Finding(
-        anomaly=anomaly, broker=2, topic="t", partition=0, offset=5, key=None, producer_id=7, effect="visible",
-        explanation="", witness=witness, decided=decided,
-    )  # fmt: skip
+def accused(anomaly: str = STUCK, *, decided: bool = True, **witness: Any) -> Finding:
+    return finding(anomaly=anomaly, producer_id=7, decided=decided, witness=witness)
 
 
 def state(time_ms: int | None, isr: tuple[int, ...] = ALL, replicas: tuple[int, ...] = ALL) -> PartitionState:
@@ -39,12 +35,12 @@ FOR_26_H = "(out of the ISR for 26 h until 2026-11-27 05:32:00 UTC)"
 
 
 @pytest.mark.parametrize(("found", "expected"), [
-    (finding(outcome="committed", transactional_id="orders-tx"), "the COMMIT of transaction orders-tx"),
-    (finding(outcome="decided"), "the marker of producer 7"),
-    (finding(POISON), "the ABORT of producer 7"),
-    (finding(HIDDEN), "the COMMIT of producer 7"),
-    (finding(DIVERGED), "a delete"),
-    (finding("unexplained-divergence"), "records"),
+    (accused(outcome="committed", transactional_id="orders-tx"), "the COMMIT of transaction orders-tx"),
+    (accused(outcome="decided"), "the marker of producer 7"),
+    (accused("aborted-to-committed"), "the ABORT of producer 7"),
+    (accused("committed-to-aborted"), "the COMMIT of producer 7"),
+    (accused(DIVERGED), "a delete"),
+    (accused("unexplained-divergence"), "records"),
 ])  # fmt: skip
 def test_a_cause_names_what_was_missed_and_when_the_broker_was_out_of_the_isr(found: Finding, expected: str) -> None:
     assert cause(found, *OUT) == f"broker 2 missed {expected} {FOR_26_H}"
@@ -61,11 +57,11 @@ def test_a_cause_names_what_was_missed_and_when_the_broker_was_out_of_the_isr(fo
     ),
 ], ids=["never", "still", "before the log starts", "twice", "assigned later"])  # fmt: skip
 def test_the_longest_absence_is_told(states: tuple[PartitionState, ...], expected: str) -> None:
-    assert cause(finding(DIVERGED), *states) == f"broker 2 missed a delete ({expected})"
+    assert cause(accused(DIVERGED), *states) == f"broker 2 missed a delete ({expected})"
 
 
 def test_without_a_history_or_an_accusation_there_is_no_cause() -> None:
-    assert cause(finding(), *OUT, lacking=NOT_ASKED) is None
-    assert cause(finding(decided=False), *OUT) is None
-    assert cause(finding("hanging-transaction"), *OUT) is None
-    assert with_cause(finding(), MetadataEvidence()).cause is None
+    assert cause(accused(), *OUT, lacking=NOT_ASKED) is None
+    assert cause(accused(decided=False), *OUT) is None
+    assert cause(accused("hanging-transaction"), *OUT) is None
+    assert with_cause(accused(), MetadataEvidence()).cause is None

@@ -54,11 +54,9 @@ class Machine:
             self.has_jars(name)
 
     def has_real_java(self) -> None:
-        """Give back the PATH and JAVA_HOME of the test's own environment."""
         self.environment |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
 
     def has_jars(self, target: str) -> None:
-        """Make the cache seem complete."""
         row = find_target(target)
         folder = self.root / "cache" / "jars" / row.version
         folder.mkdir(parents=True)
@@ -234,7 +232,6 @@ def test_a_run_of_several_scenarios_is_a_table_and_a_paragraph_for_each_kind_of_
 
 
 def run_folder(top: Path) -> Path:
-    """Write a small finished run, in which two brokers agree."""
     log = (put(0, "K"), put(1, "L"))
     history = History("run", wrote=log, after=(replica(1, *log), replica(2, *log)), seen=(appeared(1, log[0]),))
     path = write_run(top, history).path
@@ -244,7 +241,6 @@ def run_folder(top: Path) -> Path:
 
 
 def list_evidence(path: Path) -> None:
-    """List the files of a run in its manifest, as they are now."""
     Manifest(RunFolder(path), json.loads((path / "manifest.json").read_text())).list_evidence()
 
 
@@ -258,7 +254,6 @@ def write_manifest(path: Path, **changes: Any) -> None:
 
 
 def dead_owner() -> dict[str, Any]:
-    """Describe a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return {"pid": process.pid, "started_s": 0.0, "run_id": "run", "run_dir": "run"}

@@ -44,13 +44,6 @@ def test_the_error_of_a_routine_is_reported_with_its_name(error: Exception, word
 
     clock = RealClock()
     routine = clock.every(0.001, fail, "counting")
-
-    def has_failed() -> bool:
-        try:
-            routine.raise_if_failed()
-        except HarnessError as raised:
-            return str(raised) == f"counting failed: {words}"
-        return False
-
-    clock.wait_until(has_failed, 5, "it to fail")
+    with pytest.raises(HarnessError, match=f"^counting failed: {words}$"):
+        clock.wait_until(routine.raise_if_failed, 5, "it to fail")
     routine.stop()

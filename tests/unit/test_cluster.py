@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from fakes.admin import PARTITION as TOPIC
@@ -58,11 +59,8 @@ def test_a_wait_ends_immediately_if_everything_is_replicated_on_brokers_that_are
 
 
 def test_a_failure_in_the_background_ends_a_wait() -> None:
-    def fail() -> None:
-        raise HarnessError("broker 3 ended by itself")
-
     subject = fake(ending_until_s=5)
-    subject.checks.append(fail)
+    subject.checks.append(MagicMock(side_effect=HarnessError("broker 3 ended by itself")))
     with pytest.raises(HarnessError, match="broker 3 ended by itself"):
         subject.wait_replicated("all of it")
     assert subject.clock.now == 0

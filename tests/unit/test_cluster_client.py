@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from fakes.clock import JumpingClock, TickingClock
@@ -112,12 +113,9 @@ def test_where_no_broker_answers_each_error_is_named_and_a_refused_login_is_rais
 
 
 def test_a_refusal_is_final_whichever_broker_answers() -> None:
-    def refuse(_answer: Any) -> None:
-        raise RefusedError("no")
-
     brokers = Brokers()
     with pytest.raises(RefusedError):
-        brokers.client().ask_any(Request(REQUEST.message, refuse))
+        brokers.client().ask_any(Request(REQUEST.message, MagicMock(side_effect=RefusedError("no"))))
     assert brokers.asked == [1]
 
 

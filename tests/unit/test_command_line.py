@@ -30,7 +30,6 @@ from harness.terminal import stdout
 
 
 def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, cloup.Command | cloup.Group]]:
-    """Yield every command that does something by itself, with its name."""
     for part, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves(command, f"{name}{part} ")

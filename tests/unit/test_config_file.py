@@ -157,7 +157,6 @@ OTHERS = {"SPARK_CONNECT_MODE", "SPARK_LOCAL_IP", "PYSPARK_DRIVER_PYTHON"}
 
 
 def variables_read() -> Iterator[str]:
-    """Yield the names of the environment variables that the source reads."""
     for package in ("harness", "checkers", "models", "nemesis", "workloads"):
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):

@@ -22,7 +22,6 @@ def line(step: str, entries: dict[str, str] | None, **more: Any) -> dict[str, An
 
 
 def consequences(lines: Any) -> list[dict[str, Any]]:
-    """Return the views as ``verdict.json`` has them."""
     views: list[dict[str, Any]] = to_json(module.application_views(lines))
     return views
 

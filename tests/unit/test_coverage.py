@@ -20,7 +20,6 @@ def coverage(*states: PartitionState, since_creation: bool = True, **registratio
 
 
 def received(known: EpochCoverage, first: int = 0, last: int | None = None) -> set[int]:
-    """Return the brokers that received the epochs."""
     return {broker for broker in ALL if known.received(broker, first, last)}
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from docker.errors import APIError
@@ -106,12 +107,8 @@ def test_a_run_that_can_be_resumed_keeps_its_containers(
     messages: list[str] = []
     for verb in ("end", "remove"):
         monkeypatch.setattr(engine, verb, lambda *_, verb=verb: messages.append(verb))
-
-    def no_engine(**_: Any) -> Any:
-        raise APIError("gone")
-
     for container in bench.brokers.values():
-        container.logs = no_engine
+        container.logs = MagicMock(side_effect=APIError("gone"))
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the log of broker"):
         bench.runtime.close()
@@ -130,9 +127,7 @@ def test_brokers_of_a_resumed_run_keep_their_ports(bench: ContainerCluster) -> N
 def test_an_overlapping_network_is_reported_with_the_remedy(
     bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: str, **__: Any) -> str:
-        raise HarnessError("`docker compose up`: could not find an available, non-overlapping IPv4 address pool")
-
-    monkeypatch.setattr(commands, "run", refuse)
+    error = HarnessError("`docker compose up`: could not find an available, non-overlapping IPv4 address pool")
+    monkeypatch.setattr(commands, "run", MagicMock(side_effect=error))
     with pytest.raises(BootError, match=r"^the containers cannot be started: the engine has no free subnet .*prune"):
         bench.runtime.start_cluster()

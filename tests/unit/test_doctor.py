@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -39,7 +40,6 @@ def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(name: str) -> Check:
-    """Return the check whose name starts so."""
     (found,) = [check for check in diagnose() if check.name.startswith(name)]
     return found
 
@@ -142,10 +142,7 @@ def test_little_disk_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_args: object) -> None:
-        raise OSError(99, "Cannot assign requested address")
-
-    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "socket", MagicMock(side_effect=OSError(99, "Cannot assign requested address")))
     loopback = check("loopback")
     assert (loopback.ok, "Cannot assign" in loopback.found) == (False, True)
 
@@ -170,10 +167,7 @@ def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatc
 
 
 def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacks() -> tuple[str, ...]:
-        raise UsageError("apt-get install docker-compose")
-
-    monkeypatch.setattr(engine, "find_compose", lacks)
+    monkeypatch.setattr(engine, "find_compose", MagicMock(side_effect=UsageError("apt-get install docker-compose")))
     for name, value in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
         assert value in check(name).found
         assert (check(name).ok, check(name).remedy) == (True, "needed only for --runtime docker")

@@ -28,7 +28,6 @@ def arguments(text: str) -> list[str]:
 
 
 def names_a_build(parameter: click.Parameter, value: object) -> bool:
-    """Return whether an option has the path of the user's own Kafka, which need not exist."""
     of_targets = isinstance(parameter.type, Text) and parameter.type.check is find_target
     return of_targets and any(map(is_of_build, str(value).split(",")))
 

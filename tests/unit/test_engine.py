@@ -2,7 +2,7 @@
 
 import socket
 from pathlib import Path
-from typing import Any
+from unittest.mock import MagicMock
 
 import docker
 import pytest
@@ -32,11 +32,7 @@ def test_a_forbidden_socket_is_reported_with_the_remedy(monkeypatch: pytest.Monk
     reason = (
         "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
     )
-
-    def refuse(**_: Any) -> None:
-        raise DockerException(reason)
-
-    monkeypatch.setattr(docker, "from_env", refuse)
+    monkeypatch.setattr(docker, "from_env", MagicMock(side_effect=DockerException(reason)))
     with pytest.raises(UsageError, match="add it to the group docker"):
         engine.connect()
 

@@ -8,26 +8,21 @@ from xml.etree import ElementTree as ET
 import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from checkers.finding import completed, sentence
 from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
 from harness.judge.check import collected
 
 BY_NAME = {
-    "ESC": ("\x1b[31m", r"\x1b[31m"),
-    "NUL": ("a\0b", r"a\x00b"),
-    "line breaks": ("a\r\nb", r"a\x0d\x0ab"),
-    "DEL": ("\x7f", r"\x7f"),
-    "C1": ("\x9b31m\x85", r"\u009b31m\u0085"),
+    "ESC": ("\x1b[31m", r"\x1b[31m"), "NUL": ("a\0b", r"a\x00b"), "line breaks": ("a\r\nb", r"a\x0d\x0ab"),
+    "DEL": ("\x7f", r"\x7f"), "C1": ("\x9b31m\x85", r"\u009b31m\u0085"), "nothing": ("", ""),
     "direction": ("\u202eabc\u202c\u2066\u2069", r"\u202eabc\u202c\u2066\u2069"),
-    "line separators": ("\u2028\u2029", r"\u2028\u2029"),
-    "no width": ("a\u200b\ufeff\u00ad", r"a\u200b\ufeff\u00ad"),
-    "tags": ("\U000e0041", r"\U000e0041"),
-    "no characters": ("\ufffe\uffff", r"\ufffe\uffff"),
+    "line separators": ("\u2028\u2029", r"\u2028\u2029"), "no width": ("a\u200b\ufeff\u00ad", r"a\u200b\ufeff\u00ad"),
+    "tags": ("\U000e0041", r"\U000e0041"), "no characters": ("\ufffe\uffff", r"\ufffe\uffff"),
     "backslash": (r"\x1b", r"\\x1b"),
     "text": ("é 日本 😀 [red] %s {0} $1 'q' \"", "é 日本 😀 [red] %s {0} $1 'q' \""),
-    "nothing": ("", ""),
-}
+}  # fmt: skip
 IN_SENTENCE = {
     b"\xff\x00a": r"\xff\x00\x61", b"\0\1\xff": r"\x00\x01\xff", b"\xed\xa0\x80": r"\xed\xa0\x80",
     b"x" * 100: "x" * 60 + "…", b"\xff" * 100: r"\xff" * 60 + "…", b"\x1b" * 60: r"\x1b" * 60,
@@ -51,6 +46,12 @@ def test_keys_in_a_sentence_of_spark(spark: SparkSession) -> None:
         *(f"key {shown}, {number}, {shown}" for number, shown in enumerate(written.values())),
         f"key (no key), {len(written)}, none",
     ]
+
+
+def test_a_sentence_has_the_values_of_columns_and_those_that_are_given(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(5, None, "wrong")], "offset long, key string, name string")
+    written = sentence("100 % of {offset} and {key}: {name}, {offset}", name=f.upper(f.lit("given")))
+    assert rows.select(written).first() == ("100 % of 5 and null: GIVEN, 5",)
 
 
 def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:

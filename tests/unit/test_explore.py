@@ -16,7 +16,7 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, GATE, ISR_GATE, ClusterCase, cases
 from harness.model_checking.explore.walk import WalkResult, summary, walk
 from harness.models.log import redpanda
-from harness.models.walk.exhaustive import Explored, Numbered, explore
+from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.state_space import ADD, Bound
 from harness.models.world import coordination
 from harness.models.world.groups import NEW, OLD
@@ -47,16 +47,9 @@ def test_a_walk_that_is_bounded_or_ends_with_the_first_wrong_state_says_so() -> 
     assert (explored.wrong, explored.is_whole) == ({"two": (TWO,)}, False)
 
 
-def test_equal_things_have_one_number() -> None:
-    numbers = Numbered[str](str.lower)
-    assert [numbers.number(text) for text in ("a", "b", "A")] == [0, 1, 0]
-    assert (numbers[0], numbers[1]) == ("a", "b")
-
-
 def clusters(
     target: str, with_: tuple[str, ...] = (), without: tuple[str, ...] = (), *, groups: bool = False
 ) -> list[ClusterCase]:
-    """Return the cases of a target that has brokers."""
     every = cases(target, with_=with_, without=without, groups=groups)
     return [case for case in every if isinstance(case, ClusterCase)]
 
@@ -162,9 +155,8 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
     (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
-    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
-    assert isinstance(ran.exception, UsageError)
-    assert says in str(ran.exception)
+    with pytest.raises(UsageError, match=says):
+        command.main(["--target", SIM_KAFKA, *options], standalone_mode=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

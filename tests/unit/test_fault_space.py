@@ -46,44 +46,26 @@ def walked(limits: FaultBound, *, symmetric: bool = True) -> Explored:
 
 
 NEEDED = {
-    by.NOT_IN_SYNC: (
-        bound(by.OUTAGE), 1_023, 1_357,
-        f"p puts K; 2 leaves; p deletes K; 1 cleans; {REMOVED}; 2 returns",
-    ),
-    by.ADDING_COUNTS: (
-        bound(by.RELAY), 2_902, 6_643,
-        f"p puts K; p deletes K; 4 is added; 4 copies a batch; 1 cleans; {REMOVED}; 4 joins",
-    ),
-    by.IMAGE_AGE: (
-        bound(by.OUTAGE, by.ISOLATED, elections=1), 12_868, 13_193,
+    by.NOT_IN_SYNC: (bound(by.OUTAGE), 1_023, 1_357,
+        f"p puts K; 2 leaves; p deletes K; 1 cleans; {REMOVED}; 2 returns"),
+    by.ADDING_COUNTS: (bound(by.RELAY), 2_902, 6_643,
+        f"p puts K; p deletes K; 4 is added; 4 copies a batch; 1 cleans; {REMOVED}; 4 joins"),
+    by.IMAGE_AGE: (bound(by.OUTAGE, by.ISOLATED, elections=1), 12_868, 13_193,
         ("p puts K; 3 is cut off from the controller; 2 leaves; p deletes K; 3 cleans; time passes; 3 cleans; "
-        "3 is reconnected; 3 leads; 2 returns"),
-    ),
-    by.ADDED_BEGINS_EMPTY: (
-        bound(by.OUTAGE, by.REASSIGN), 2_659, 3_173,
-        f"p puts K; 2 leaves; p deletes K; 2 is unassigned; 1 cleans; {REMOVED}; 2 is assigned again; 2 returns",
-    ),
-    by.ANEW_WITH_LEADER: (
-        bound(by.RELAY, elections=1), 8_909, 9_722,
-        "p puts K; p deletes K; 2 cleans; time passes; 2 cleans; 4 is added; 4 copies a batch; 2 leads; 4 joins",
-    ),
-    by.BELOW_HIGH_WATERMARK: (
-        bound(by.LAG), 1_809, 2_465,
-        f"p puts K; 2 lags; p deletes K; 1 cleans; {REMOVED}; 2 catches up",
-    ),
-    by.FIRST_COPY_ON_DISK: (
-        bound(by.DISK, by.RESTART, elections=1), 3_292, 3_371,
+        "3 is reconnected; 3 leads; 2 returns")),
+    by.ADDED_BEGINS_EMPTY: (bound(by.OUTAGE, by.REASSIGN), 2_659, 3_173,
+        f"p puts K; 2 leaves; p deletes K; 2 is unassigned; 1 cleans; {REMOVED}; 2 is assigned again; 2 returns"),
+    by.ANEW_WITH_LEADER: (bound(by.RELAY, elections=1), 8_909, 9_722,
+        "p puts K; p deletes K; 2 cleans; time passes; 2 cleans; 4 is added; 4 copies a batch; 2 leads; 4 joins"),
+    by.BELOW_HIGH_WATERMARK: (bound(by.LAG), 1_809, 2_465,
+        f"p puts K; 2 lags; p deletes K; 1 cleans; {REMOVED}; 2 catches up"),
+    by.FIRST_COPY_ON_DISK: (bound(by.DISK, by.RESTART, elections=1), 3_292, 3_371,
         ("p puts K; p deletes K; 3 cleans; time passes; 3 cleans; 2 loses its disk; 2 copies a batch; 2 restarts; "
-        "3 leads; 2 returns"),
-    ),
-    by.ANEW_AFTER_LOSS: (
-        bound(by.POWER), 1_583, 1_034,
-        f"p puts K; p deletes K; 1 cleans; {REMOVED}; 2 loses power, and its log from 1 on; 2 returns",
-    ),
-    by.ANEW_AFTER_TRUNCATION: (
-        bound(by.OUTAGE, by.LATE, by.UNCLEAN), 21_547, 22_288,
-        "p puts K; 1's image is late; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns",
-    ),
+        "3 leads; 2 returns")),
+    by.ANEW_AFTER_LOSS: (bound(by.POWER), 1_583, 1_034,
+        f"p puts K; p deletes K; 1 cleans; {REMOVED}; 2 loses power, and its log from 1 on; 2 returns"),
+    by.ANEW_AFTER_TRUNCATION: (bound(by.OUTAGE, by.LATE, by.UNCLEAN), 21_547, 22_288,
+        "p puts K; 1's image is late; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns"),
 }  # fmt: skip
 """By rule: a cluster, its states with and without the rule, and without it the shortest way to a value that comes back.
 
@@ -172,12 +154,10 @@ BOUNDS = [
     bound(by.OUTAGE, by.LATE, elections=1),
     bound(by.OUTAGE, by.ISOLATED, by.UNCLEAN, waits=by.REMOVALS_WAIT),
     bound(by.LAG, elections=1, rules=GATE - {by.BELOW_HIGH_WATERMARK}),
-    bound(by.DISK, by.RESTART, elections=1),
-    bound(by.POWER, by.UNCLEAN),
-    bound(by.RELAY, elections=1),
+    bound(by.DISK, by.RESTART, elections=1), bound(by.POWER, by.UNCLEAN), bound(by.RELAY, elections=1),
     bound(by.OUTAGE, by.REASSIGN, rules=KAFKAS, waits=by.COORDINATED),
     bound(by.POWER, clients=Bound(writes=0, transactions=1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("limits", BOUNDS, ids=name)
@@ -208,13 +188,9 @@ def test_elections_that_lose_records_take_plain_writes() -> None:
         FaultSpace(bound(by.OUTAGE, by.UNCLEAN, clients=Bound(writes=1, transactions=1)))
 
 
-# The command.
-
-
 def chosen(*with_: str, without: tuple[str, ...] = (), faults: bool = False) -> list[FaultCase]:
-    return [
-        case for case in cases(SIM_KAFKA, with_=with_, without=without, faults=faults) if isinstance(case, FaultCase)
-    ]
+    every = cases(SIM_KAFKA, with_=with_, without=without, faults=faults)
+    return [case for case in every if isinstance(case, FaultCase)]
 
 
 def test_cases_under_faults() -> None:

@@ -57,13 +57,12 @@ class RecordingAdmin(Admin):
 
     def partitions(self, _topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
         del at
-        replicas = {**self.replicas, **self.assigned}
-        return {
-            tp: PartitionState(
-                self.leaders.get(tp, self.replicas[tp][0]), brokers, tuple(b for b in brokers if self.runtime.is_up(b))
-            )
-            for tp, brokers in replicas.items()
-        }
+
+        def state(tp: TopicPartition, replicas: tuple[int, ...]) -> PartitionState:
+            isr = tuple(broker for broker in replicas if self.runtime.is_up(broker))
+            return PartitionState(self.leaders.get(tp, self.replicas[tp][0]), replicas, isr)
+
+        return {tp: state(tp, replicas) for tp, replicas in {**self.replicas, **self.assigned}.items()}
 
 
 @dataclass
@@ -94,11 +93,11 @@ class DelayedAdmin(Admin):
         self.changes.append((self.clock.now, broker, settings))
 
     def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
-        settings_by_name = {"log.cleaner.backoff.ms": "60"}
+        values = {"log.cleaner.backoff.ms": "60"}
         for at_s, whose, settings in self.changes:
             if whose == broker and self.clock.now >= at_s + LEARNS_AFTER_S:
-                settings_by_name |= {name: value for name, value in settings.items() if value is not None}
-        return settings_by_name
+                values |= {name: value for name, value in settings.items() if value is not None}
+        return values
 
     def topic_settings(self, _address: Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         return dict.fromkeys(topics, FREEZE if self.clock.now >= self.frozen_from_s else {})

@@ -9,25 +9,14 @@ from harness.errors import HarnessError
 from harness.host.clock import Clock
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
+from harness.protect.guard import cluster as live
 from harness.protect.guard.channel import GroupLeadership, KafkaChannel
-from harness.protect.guard.cluster import (
-    DIRTY_RATIO,
-    MAX_LAG_MS,
-    MIN_LAG_MS,
-    PAUSE,
-    POLICY,
-    RETENTION_MS,
-    ClusterView,
-    LiveCluster,
-    SettingsRead,
-    TopicValues,
-    united,
-)
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 from harness.protect.guard.service import Guard, GuardEvent, GuardOptions
 
 DEFAULTS = {
-    DIRTY_RATIO: "0.5", MAX_LAG_MS: str(2**63 - 1), POLICY: "compact", RETENTION_MS: "86400000", MIN_LAG_MS: "0",
+    live.DIRTY_RATIO: "0.5", live.MAX_LAG_MS: str(2**63 - 1), live.POLICY: "compact",
+    live.RETENTION_MS: "86400000", live.MIN_LAG_MS: "0",
 }  # fmt: skip
 BROKERS = (1, 2, 3)
 BoundedClock = JumpingClock
@@ -38,7 +27,7 @@ class KilledError(BaseException):
 
 
 @dataclass
-class FakeCluster(LiveCluster):
+class FakeCluster(live.LiveCluster):
     """Topics with their own settings; ``away``: replicas out of the ISR, by topic. ``interfere`` runs before requests.
 
     ``before``, ``after``: called with the name of each request, before and after it takes effect; they may raise.
@@ -61,33 +50,33 @@ class FakeCluster(LiveCluster):
     def close(self) -> None:
         """Nothing is open."""
 
-    def view(self) -> ClusterView:
+    def view(self) -> live.ClusterView:
         self._begin("view")
-        answer = united([{(topic, 0): self._state(topic) for topic in self.explicit if topic not in self.hidden}])
+        answer = live.united([{(topic, 0): self._state(topic) for topic in self.explicit if topic not in self.hidden}])
         self.after("view")
         return answer
 
-    def with_added(self, view: ClusterView) -> ClusterView:
+    def with_added(self, view: live.ClusterView) -> live.ClusterView:
         return view
 
-    def settings(self, topics: Collection[str]) -> SettingsRead:
+    def settings(self, topics: Collection[str]) -> live.SettingsRead:
         if not topics:
-            return SettingsRead({})
+            return live.SettingsRead({})
         self._begin("settings")
         settings = {topic: self.effective(topic) for topic in topics if topic in self.explicit.keys() - self.unreadable}
         unreadable = {topic: why for topic, why in self.unreadable.items() if topic in topics}
-        answer = SettingsRead(settings, frozenset(set(topics) - self.explicit.keys()), unreadable)
+        answer = live.SettingsRead(settings, frozenset(set(topics) - self.explicit.keys()), unreadable)
         self.after("settings")
         return answer
 
-    def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
+    def alter(self, changes: Mapping[str, live.TopicValues]) -> Mapping[str, str]:
         if not changes:
             return {}
         self._begin("alter")
         for topic, values in changes.items():
             if topic in self.refused or topic not in self.explicit:
                 continue
-            assert values.keys() <= PAUSE.keys(), "the guard changes two settings only"
+            assert values.keys() <= live.PAUSE.keys(), "the guard changes two settings only"
             for name, value in values.items():
                 if value is None:
                     self.explicit[topic].pop(name, None)
@@ -102,7 +91,7 @@ class FakeCluster(LiveCluster):
 
     def is_paused(self, topic: str) -> bool:
         values = {name: setting.value for name, setting in self.effective(topic).items()}
-        return float(values[DIRTY_RATIO]) >= 1 and int(values[MAX_LAG_MS]) == 2**63 - 1
+        return float(values[live.DIRTY_RATIO]) >= 1 and int(values[live.MAX_LAG_MS]) == 2**63 - 1
 
     def exposed(self) -> set[str]:
         return {topic for topic, brokers in self.away.items() if brokers and topic in self.explicit}
