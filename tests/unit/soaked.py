@@ -24,11 +24,8 @@ SETTINGS = {
     "segment.ms": "100", "delete.retention.ms": "300", "max.compaction.lag.ms": "200",
     "min.cleanable.dirty.ratio": "0.0001",
 }  # fmt: skip
-T, TWIN, P = (
-    RoundClient("t", "librdkafka", "id"),
-    RoundClient("t-twin", "librdkafka", "id"),
-    RoundClient("p", "librdkafka"),
-)
+T, TWIN = (RoundClient(name, "librdkafka", "id") for name in ("t", "t-twin"))
+P = RoundClient("p", "librdkafka")
 SMALL = RoundPlan(1, (RoundTopic(TOPIC, 1, SETTINGS),), (T, TWIN, P), lasts_s=20.0)
 
 

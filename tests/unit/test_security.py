@@ -83,12 +83,9 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str,
     assert subject.tls is not None
     assert subject.tls.check_hostname
     assert subject.tls.verify_mode is ssl.CERT_REQUIRED
-
-
-def test_without_tls_there_is_none(tmp_path: Path) -> None:
-    subject = read(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"})
-    assert subject.tls is None
-    assert subject.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
+    plaintext = read(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"})
+    assert plaintext.tls is None
+    assert plaintext.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
 
 
 def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path, tls: dict[str, str]) -> None:

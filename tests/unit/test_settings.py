@@ -58,23 +58,17 @@ def test_invalid_settings_are_rejected(scope: str, name: str, value: str, why: s
     assert str(refused.value).startswith(f"--set '{scope}.{name}={value[:5]}")
 
 
-@pytest.mark.parametrize(
-    ("scope", "name", "value"),
-    [
-        (TOPIC, "delete.retention.ms", " 600000 "),
-        (TOPIC, "min.cleanable.dirty.ratio", "1e-3"),
-        (TOPIC, "cleanup.policy", "compact, delete"),
-        (TOPIC, "compression.gzip.level", "-1"),
-        (TOPIC, "preallocate", "TRUE"),
-        (BROKER, "listener.name.client.scram-sha-256.sasl.jaas.config", "any text"),
-        (BROKER, "config.providers.file.class", "a.b.C"),
-        (BROKER, "super.users", "User:admin"),
-        (BROKER, "group.consumer.migration.policy", "bidirectional"),
-        (BROKER, "authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-    ],
-)
-def test_valid_settings_are_accepted(scope: str, name: str, value: str) -> None:
-    raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
+def test_valid_settings_are_accepted() -> None:
+    of_topic = {
+        "delete.retention.ms": " 600000 ", "min.cleanable.dirty.ratio": "1e-3", "cleanup.policy": "compact, delete",
+        "compression.gzip.level": "-1", "preallocate": "TRUE",
+    }  # fmt: skip
+    of_broker = {
+        "listener.name.client.scram-sha-256.sasl.jaas.config": "any text", "config.providers.file.class": "a.b.C",
+        "super.users": "User:admin", "group.consumer.migration.policy": "bidirectional",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }  # fmt: skip
+    raise_if_unfit(find_target("kafka-4.4"), {TOPIC: of_topic, BROKER: of_broker})
 
 
 @pytest.mark.parametrize(

@@ -240,19 +240,14 @@ def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[s
     assert is_due(log, CLEANING, {**TOPIC, **settings}, 1000) is due
 
 
-def test_nothing_dirty_is_no_reason_for_a_pass() -> None:
-    log = replica(batch(0, 0), batch(1, 500))
-    log.cleaned_to = 1
-    topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
-    assert not is_due(log, CLEANING, topic, 1000)
-    assert due_later_ms(log, topic, 1000) is None
-
-
-def test_time_alone_makes_a_pass_due() -> None:
+def test_time_alone_makes_a_pass_due_unless_nothing_is_dirty() -> None:
     log = replica(batch(0, 100), batch(1, 500))
     assert due_later_ms(log, {**TOPIC, "max.compaction.lag.ms": 1000}, 200) == 1101
     assert due_later_ms(log, {**TOPIC, "min.compaction.lag.ms": 300}, 200) == 401
     assert due_later_ms(log, TOPIC, 200) is None
+    log.cleaned_to = 1
+    topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
+    assert (is_due(log, CLEANING, topic, 1000), due_later_ms(log, topic, 1000)) == (False, None)
 
 
 def test_segments_end_by_the_time_of_their_batches_and_by_size() -> None:

@@ -110,15 +110,12 @@ def play(
 
 
 def test_a_transaction_begins_with_its_first_record(tmp_path: Path) -> None:
-    done = play(tmp_path, FakeLibrary(), PUT, PUT, COMMIT, PUT, ABORT)
+    assert play(tmp_path / "no transaction", FakeLibrary(), COMMIT, ABORT) == [("ok", "init", None)]
+    done = play(tmp_path / "two", FakeLibrary(), PUT, PUT, COMMIT, PUT, ABORT)
     assert done == [
         ("ok", "init", None), ("ok", "begin", 1), ("ok", "produce", 1), ("ok", "produce", 1), ("ok", "commit", 1),
         ("ok", "begin", 2), ("ok", "produce", 2), ("ok", "abort", 2), ("ok", "init", None),
     ]  # fmt: skip
-
-
-def test_an_end_without_a_transaction_is_passed_over(tmp_path: Path) -> None:
-    assert play(tmp_path, FakeLibrary(), COMMIT, ABORT) == [("ok", "init", None)]
 
 
 def test_a_client_that_dies_ends_nothing_and_begins_anew(tmp_path: Path) -> None:

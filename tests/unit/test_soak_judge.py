@@ -67,9 +67,8 @@ def doubted(broker: int, reason: str) -> CheckedRound:
 
 
 def test_a_round_without_anything_wrong_is_clean() -> None:
-    assert (verdict(truth())["verdict"], verdict(truth())["reason"]) == (
-        CLEAN, "3 replicas were read in full and agree with the history of clients",
-    )  # fmt: skip
+    result, reason = verdict(truth()), "3 replicas were read in full and agree with the history of clients"
+    assert (result["verdict"], result["reason"]) == (CLEAN, reason)
 
 
 def test_both_judges_name_one_finding() -> None:
@@ -158,8 +157,7 @@ def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None
 def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
     audited = replace(AUDITED, findings=(row("tombstone-divergence", broker=1),))
     result = judged(JudgeResults(RoundEvidence(truth()), NOTHING, audited))
-    assert result["verdict"] == UNKNOWN
-    assert result["unexplained"][0]["found_by"] == "audit"
+    assert (result["verdict"], result["unexplained"][0]["found_by"]) == (UNKNOWN, "audit")
     assert result["audit"]["counts"]["wrong accusations"] == 1
 
 

@@ -287,10 +287,7 @@ def test_what_no_client_knows_is_neither_right_nor_wrong() -> None:
     truth = compare(clients(UNKNOWN), {(1, TP): VALUE_ALONE})
     assert judge(truth, finding(1)) == EITHER
     assert tally(truth, audited([finding(1)])).counts["wrong accusations"] == 0
-
-
-def test_a_missed_marker_of_a_write_that_nobody_knows_is_neither_right_nor_wrong() -> None:
-    """Of its transaction one replica has an entry of `.txnindex`, and no client was told an offset."""
+    # Of a transaction one replica has an entry of `.txnindex`, and no client was told an offset.
     truth = compare(clients(ABORTED), {(2, TP): stored(VALUE, aborted=((7, 9),))})
     assert judge(truth, finding(2, offset=7, key=None)) == EITHER
     assert judge(truth, finding(2, offset=7)) == WRONG, "the key is known"

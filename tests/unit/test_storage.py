@@ -102,12 +102,10 @@ def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemoryFi
         assert file.read(1) == b"x"
     assert storage.asked == [30, 10]
 
-
-def test_a_whole_file_takes_one_request(at: At) -> None:
     content = bytes(range(256)) * (READ_AHEAD_BYTES // 256) + b"end"
-    storage = InMemoryFiles({"/b/x": content})
-    assert at(storage, "/b/x").read_bytes() == content
-    assert storage.asked == [len(content)]
+    large = InMemoryFiles({"/b/x": content})
+    assert at(large, "/b/x").read_bytes() == content
+    assert large.asked == [len(content)], "a whole file takes one request"
 
 
 def test_errors_name_the_path_and_what_to_look_at(at: At) -> None:

@@ -26,16 +26,14 @@ def test_values_of_kafka() -> None:
     state = TransactionState("payments-ü", 5_000_000_000, "CompleteCommit")
     assert transaction_state(record(value=VALUE_0)) == transaction_state(record(value=VALUE_1)) == state
     assert transaction_state(record(value=None)) == TransactionState("payments-ü", None, None), "it is forgotten"
+    assert transaction_state(record(b"\0\0\0\1\xff", None)) == TransactionState("\\xff", None, None), "not UTF-8"
 
 
-@pytest.mark.parametrize(("number", "name"), list(enumerate(STATES)))
-def test_every_state(number: int, name: str) -> None:
-    value = VALUE_0[:STATE_AT] + bytes([number]) + VALUE_0[STATE_AT + 1 :]
-    assert transaction_state(record(value=value)) == TransactionState("payments-ü", 5_000_000_000, name)
-    assert transaction_state(state_record("t", 5, name)) == TransactionState("t", 5, name)
-
-
-def test_what_is_finished() -> None:
+def test_every_state() -> None:
+    for number, name in enumerate(STATES):
+        value = VALUE_0[:STATE_AT] + bytes([number]) + VALUE_0[STATE_AT + 1 :]
+        assert transaction_state(record(value=value)) == TransactionState("payments-ü", 5_000_000_000, name)
+        assert transaction_state(state_record("t", 5, name)) == TransactionState("t", 5, name)
     assert {*STATES} - {*FINISHED} == {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
 
@@ -43,12 +41,6 @@ def test_other_versions_are_not_known() -> None:
     assert transaction_state(record(key=b"\0\1" + KEY[2:])) is None
     assert transaction_state(record(value=b"\0\2" + VALUE_1[2:])) is None
     assert transaction_state(record(value=b"\xff\xff" + VALUE_1[2:])) is None
-
-
-def test_an_id_that_is_not_utf8_keeps_its_bytes() -> None:
-    result = transaction_state(record(key=b"\0\0\0\1\xff"))
-    assert result is not None
-    assert result.transactional_id == "\\xff"
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,17 @@ def test_what_is_due_at_one_moment_is_done_in_the_order_of_asking() -> None:
     clock.wait_until(lambda: done == [0, 1, 2, 3, 4], 2, "all, in their order")
 
 
-def test_a_wait_ends_at_its_bound() -> None:
+def test_a_wait_ends_at_its_bound_and_at_the_limit_of_the_whole_run() -> None:
     clock = VirtualClock()
     with pytest.raises(WaitTimeoutError, match="timed out after 7 s waiting for the moon"):
         clock.wait_until(lambda: False, 7, "the moon")
     assert clock.now_s() == 7
+
+    def over(description: str) -> None:
+        raise TimeLimitError(description)
+
+    with pytest.raises(TimeLimitError, match="the moon"):
+        VirtualClock(over).wait_until(lambda: False, 1, "the moon")
 
 
 def test_what_is_due_may_wait_itself() -> None:
@@ -66,14 +72,6 @@ def test_what_ends_a_routine_is_reported_with_its_name() -> None:
         clock.wait_until(lambda: False, 2, "it to fail")
     with pytest.raises(HarnessError, match="counting failed: no"):
         routine.raise_if_failed()
-
-
-def test_the_limit_on_the_whole_run_is_asked_at_every_look() -> None:
-    def over(description: str) -> None:
-        raise TimeLimitError(description)
-
-    with pytest.raises(TimeLimitError, match="the moon"):
-        VirtualClock(over).wait_until(lambda: False, 1, "the moon")
 
 
 def test_routines_that_take_turns_do_not_wait_for_each_other() -> None:
