@@ -102,6 +102,7 @@ TP = ("stuck-lso", 0)
 OTHER = ("stuck-lso", 1)
 PRODUCER = 5
 View = dict[int, tuple[str, int]]
+Observe = Callable[..., ReplicaObserver]
 
 VALUE, COMMIT, EMPTY, FILLER = ("value", PRODUCER), ("commit", PRODUCER), ("empty", PRODUCER), ("value", -1)
 WHOLE = {0: VALUE, 1: FILLER, 2: COMMIT, 3: FILLER}
@@ -114,18 +115,16 @@ def view(present: View, log_end: int = 4) -> ObservedReplica:
 
 
 @pytest.fixture
-def observe(tmp_path: Path) -> Iterator[Callable[..., ReplicaObserver]]:
+def observe(tmp_path: Path) -> Iterator[Observe]:
     """Make an observer that looks at nothing by itself; one after another they write one file."""
     made: list[ReplicaObserver] = []
 
     def make(*, resumed: bool = True) -> ReplicaObserver:
         runtime = FakeRuntime()
-        path = tmp_path / "observations.jsonl"
+        path, clock = tmp_path / "observations.jsonl", TickingClock()
         replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
         nobody: Any = None
-        made.append(
-            ReplicaObserver(runtime, replicas, path, TickingClock(), period_s=1, reader=nobody, resumed=resumed)
-        )
+        made.append(ReplicaObserver(runtime, replicas, path, clock, period_s=1, reader=nobody, resumed=resumed))
         return made[-1]
 
     yield make
@@ -133,7 +132,7 @@ def observe(tmp_path: Path) -> Iterator[Callable[..., ReplicaObserver]]:
         observer.close()
 
 
-def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
+def test_every_replica_has_its_last_view(observe: Observe, tmp_path: Path) -> None:
     first = observe(resumed=False)
     first._take(1, TP, view(WHOLE))
     first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
@@ -150,31 +149,22 @@ def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver]
     assert len(lines(tmp_path / "observations.jsonl")) == 5, "the half of a line is cut off"
 
 
-def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]) -> None:
+@pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
+def test_earlier_markers_and_removals_are_remembered(observe: Observe, last: View) -> None:
     first = observe(resumed=False)
-    for present in (WHOLE, REMOVED):
+    for present in (WHOLE, last):
         first._take(1, TP, view(present))
     first._take(2, TP, view({0: VALUE}, log_end=1))
     subject = observe()
-    assert subject.is_removed(1, TP, 2)
+    assert subject.seen(TP) == WHOLE
+    assert subject.marker_after(TP, 0) == 2
+    assert subject.is_removed(1, TP, 2) == (2 not in last)
     assert not subject.is_removed(1, TP, 0), "it is there"
     assert not subject.is_removed(2, TP, 2), "that replica never got there"
     assert not subject.is_removed(3, TP, 2), "nobody has looked at that replica"
 
 
-@pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
-def test_a_removed_marker_is_remembered(observe: Callable[..., ReplicaObserver], last: View) -> None:
-    first = observe(resumed=False)
-    for present in (WHOLE, last):
-        first._take(1, TP, view(present))
-    subject = observe()
-    assert subject.seen(TP) == WHOLE
-    assert subject.marker_after(TP, 0) == 2
-
-
-def test_an_emptied_marker_keeps_its_kind_and_another_empty_batch_is_no_marker(
-    observe: Callable[..., ReplicaObserver],
-) -> None:
+def test_an_emptied_marker_keeps_its_kind_and_another_empty_batch_is_no_marker(observe: Observe) -> None:
     first = observe(resumed=False)
     first._take(1, TP, view(WHOLE))
     first._take(1, OTHER, view(EMPTIED))
@@ -186,9 +176,7 @@ def test_an_emptied_marker_keeps_its_kind_and_another_empty_batch_is_no_marker(
     assert subject.marker_after(OTHER, 0) is None
 
 
-def test_removals_during_an_interruption_are_written_at_the_first_poll(
-    observe: Callable[..., ReplicaObserver], tmp_path: Path
-) -> None:
+def test_removals_during_an_interruption_are_written_at_the_first_poll(observe: Observe, tmp_path: Path) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     subject = observe()
     subject._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
@@ -199,24 +187,18 @@ def test_removals_during_an_interruption_are_written_at_the_first_poll(
     assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
 
 
-def test_an_unchanged_view_is_written_once_and_a_new_replica_appears_completely(
-    observe: Callable[..., ReplicaObserver], tmp_path: Path
-) -> None:
+def test_an_unchanged_view_is_written_once_and_a_new_replica_as_a_whole(observe: Observe, tmp_path: Path) -> None:
     first = observe(resumed=False)
     for _ in range(3):
         first._take(1, TP, view(WHOLE))
     assert len(lines(tmp_path / "observations.jsonl")) == 1
+    with pytest.raises(FileExistsError):
+        observe(resumed=False)
     observe()._take(3, TP, view(WHOLE))
     assert [entry["offset"] for entry in lines(tmp_path / "observations.jsonl")[-1]["appeared"]] == [0, 1, 2, 3]
 
 
-def test_existing_observations_are_only_continued_by_a_resumed_run(observe: Callable[..., ReplicaObserver]) -> None:
-    observe(resumed=False)
-    with pytest.raises(FileExistsError):
-        observe(resumed=False)
-
-
-def test_the_longest_silence_of_any_broker(observe: Callable[..., ReplicaObserver]) -> None:
+def test_the_longest_silence_of_any_broker(observe: Observe) -> None:
     subject = observe(resumed=False)
     now_s = subject._clock.now_s()
     assert subject.longest_silence_s(now_s - 9) >= 9, "no broker has answered"

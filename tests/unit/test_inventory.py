@@ -141,9 +141,7 @@ def test_some_of_many_are_named(ended: Manifest) -> None:
     assert "; and 7 more; " in refusal(ended)
 
 
-def test_contents_of_big_runs_are_compared_beside_what_follows(
-    ended: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contents_of_big_runs_are_compared_later(ended: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     change(ended.folder.path / SEGMENT)
     monkeypatch.setattr(inventory, "HEAD_START_S", 0)
     monkeypatch.setattr(inventory, "wait", lambda futures, _: type("Waited", (), {"not_done": set(futures)}))

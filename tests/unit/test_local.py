@@ -23,10 +23,11 @@ from harness.runtimes.local import LocalRuntime
 from harness.runtimes.power import LocalFiles
 
 BOUND_S = 30.0
+Make = Callable[[str], LocalRuntime]
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
+def runtime(tmp_path: Path) -> Make:
 
     def make(script: str) -> LocalRuntime:
         java = tmp_path / "java"
@@ -38,7 +39,7 @@ def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
 
 
 def test_brokers_get_the_environment_at_the_start_of_the_harness(
-    runtime: Callable[[str], LocalRuntime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that inherits it while pyspark's thread changes it fails to start: execve answers EFAULT.
     monkeypatch.setenv("HARNESS_TEST", "before")
@@ -52,7 +53,7 @@ def test_brokers_get_the_environment_at_the_start_of_the_harness(
     assert os.environ["HARNESS_TEST"] == "after"
 
 
-def test_only_the_controller_has_a_controller_listener(runtime: Callable[[str], LocalRuntime], tmp_path: Path) -> None:
+def test_only_the_controller_has_a_controller_listener(runtime: Make, tmp_path: Path) -> None:
     subject = runtime("true")
     subject.start_cluster()
     subject.close()
@@ -63,14 +64,12 @@ def test_only_the_controller_has_a_controller_listener(runtime: Callable[[str], 
     assert re.fullmatch(r"controller\.quorum\.voters=1@127\.0\.0\.1:\d+", voters)
 
 
-def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: Callable[[str], LocalRuntime]) -> None:
+def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: Make) -> None:
     with pytest.raises(BootError, match=r"broker \d: its storage cannot be formatted:\n.*no space"):
         runtime("echo no space >&2; exit 1").start_cluster()
 
 
-def test_no_argument_of_a_process_has_the_password_of_a_user(
-    runtime: Callable[[str], LocalRuntime], tmp_path: Path
-) -> None:
+def test_no_argument_of_a_process_has_the_password_of_a_user(runtime: Make, tmp_path: Path) -> None:
     jaas = 'sasl.jaas.config=ScramLoginModule required username="ann" password="a-secret";'
     (tmp_path / "login").write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n{jaas}\n")
     without = runtime(f'echo "$@" >> {tmp_path}/arguments')
@@ -86,7 +85,7 @@ def test_no_argument_of_a_process_has_the_password_of_a_user(
     assert user == "--add-scram\nSCRAM-SHA-512=[name=ann,password=a-secret]\n"
 
 
-def test_without_a_network_nothing_can_be_cut(runtime: Callable[[str], LocalRuntime]) -> None:
+def test_without_a_network_nothing_can_be_cut(runtime: Make) -> None:
     for verb in (runtime("true").cut, runtime("true").heal):
         with pytest.raises(HarnessError, match=r"broker 2 cannot be cut off: .* needs a network namespace for each"):
             verb(2)

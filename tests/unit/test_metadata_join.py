@@ -23,6 +23,7 @@ from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.errors import UsageError
 
 T = ("t", 0)
+Make = Callable[..., dict[int, list[Path]]]
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]
 TO_2, TO_3 = change("t", 0, leader=2), change("t", 0, leader=3)
 LOG = [*CREATED, TO_2, TO_3]
@@ -127,7 +128,7 @@ def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., dict[int, list[Path]]]:
+def make(tmp_path: Path) -> Make:
     """Make a log directory with `t-0` and a metadata log for each broker; ``generations``: of the topic there."""
 
     def made(generations: Mapping[int, int | None]) -> dict[int, list[Path]]:
@@ -149,9 +150,7 @@ def of_metadata(found: Copies) -> list[str]:
     return [note for note in found.notes if "its identity could not be checked" not in note]
 
 
-def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(
-    make: Callable[..., dict[int, list[Path]]],
-) -> None:
+def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(make: Make) -> None:
     folders = make({1: 0, 2: 0})
     found = find_copies(folders, ["*", "__*"], "run")
     assert found.metadata is not None
@@ -164,7 +163,7 @@ def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(
     assert "broker 1: its metadata log cannot be read" in of_metadata(damaged)[0]
 
 
-def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Callable[..., dict[int, list[Path]]]) -> None:
+def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Make) -> None:
     folders = make({1: 0, 2: 0})
     for broker in folders:
         (tmp_path / str(broker) / FOLDER).rename(tmp_path / f"{broker}-{FOLDER}")
@@ -179,9 +178,7 @@ def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Callable
 
 
 @pytest.mark.parametrize(("generation", "has"), [(1, f"is of topic id {topic_id('t', 1)}"), (None, "has no topic id")])
-def test_a_partition_of_another_topic_id_has_no_history(
-    make: Callable[..., dict[int, list[Path]]], generation: int | None, has: str
-) -> None:
+def test_a_partition_of_another_topic_id_has_no_history(make: Make, generation: int | None, has: str) -> None:
     found = find_copies(make({1: generation, 2: generation}), ["t"], "run")
     assert found.metadata is not None
     assert found.metadata.histories == {}

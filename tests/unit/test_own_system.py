@@ -22,6 +22,7 @@ from harness.targets.own import Abilities, BrokerRecipe, SystemFile
 EXAMPLES = Path(__file__).parents[2] / "examples" / "systems"
 Capture = pytest.CaptureFixture[str]
 BOUND_S = 20.0
+Make = Callable[[str], LocalRuntime]
 MINIMAL = 'name = "x"\n[broker]\ncommand = ["run", "{id}"]\n[supports]\ntransactions = true\n'
 
 
@@ -122,7 +123,7 @@ brokers = 2
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
+def runtime(tmp_path: Path) -> Make:
 
     def make(text: str) -> LocalRuntime:
         spec = ClusterSpec("own-run", tmp_path / "work", tmp_path / "logs", {"a.b": "1"}, (1, 2))
@@ -131,9 +132,7 @@ def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
     return make
 
 
-def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(
-    runtime: Callable[[str], LocalRuntime], tmp_path: Path
-) -> None:
+def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(runtime: Make, tmp_path: Path) -> None:
     subject, wait = runtime(SCRIPT.replace("^up {id}", "^up")), partial(RealClock().wait_until, timeout_s=BOUND_S)
     own = subject.own
     assert own is not None
@@ -154,7 +153,7 @@ def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(
     assert (home / "config").read_text() == f"at {subject.address(2)}\nset a.b to 1\nother: 2 {{ x: 1 }}"
 
 
-def test_a_broker_that_ends_by_itself_is_an_error(runtime: Callable[[str], LocalRuntime]) -> None:
+def test_a_broker_that_ends_by_itself_is_an_error(runtime: Make) -> None:
     subject = runtime('name = "x"\n[broker]\ncommand = ["sh", "-c", "echo broken; exit 3"]\n[supports]\nbrokers = 2\n')
     with closing(subject):
         subject.start_cluster()
