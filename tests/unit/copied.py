@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from literal import ABORT, TOPIC, Entry, Txn, aborted, encode, transactions
+from literal import TOPIC, Entry, Txn, aborted, encode, transactions
 
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.broker_files.internal_topics.decode import STATES
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import ABORT
 from harness.broker_files.side_files.producer_state import (
     AbortedTxn,
     ProducerEntry,
@@ -69,7 +70,6 @@ def write_copies(top: Path, *copies: Copy) -> dict[int, list[Path]]:
 
 
 def segment_name(base_offset: int, suffix: str = "log") -> str:
-    """Return the name of a file of the segment."""
     return f"{base_offset:020}.{suffix}"
 
 

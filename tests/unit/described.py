@@ -4,55 +4,34 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from harness.models.world.world import Rules, World, begin, take
-from harness.schedules.operations import (
-    BEGINNINGS,
-    ENDINGS,
-    AddReplica,
-    AssignAgain,
-    CleanerPass,
-    CopyBatch,
-    DeleteGroup,
-    ElectLeader,
-    End,
-    EndElsewhere,
-    Heal,
-    Inject,
-    JoinGroup,
-    JoinIsr,
-    LeaveGroup,
-    LeaveIsr,
-    LosePower,
-    MessageArrives,
-    Operation,
-    ProducersExpire,
-    Rest,
-    Restart,
-    SendReport,
-    TimePasses,
-    Unassign,
-    Write,
-    WriteBatch,
-)
+from harness.schedules import operations as ops
+from harness.schedules.operations import BEGINNINGS, ENDINGS, Operation, Write, WriteBatch
 
 BROKERS: Final = range(1, 6)
+OF_A_BROKER: Final[tuple[type[Operation], ...]] = (
+    ops.AddReplica, ops.AssignAgain, ops.ElectLeader, ops.Unassign, ops.SendReport,
+    ops.CopyBatch, ops.JoinIsr, ops.LeaveIsr, ops.MessageArrives,
+)  # fmt: skip
 
 
 def _operations() -> Iterator[Operation]:
-    yield from (TimePasses(), Rest(), ProducersExpire())
+    yield from (ops.TimePasses(), ops.Rest(), ops.ProducersExpire())
     for client in ("t", "u", "p", "tx"):
-        yield Restart(client)
+        yield ops.Restart(client)
         for outcome in ("commit", "abort"):
-            yield from (End(client, outcome), EndElsewhere(client, outcome))
+            yield from (ops.End(client, outcome), ops.EndElsewhere(client, outcome))
     for broker in BROKERS:
-        yield from (cls(broker) for cls in (AddReplica, AssignAgain, ElectLeader, Unassign, SendReport))
-        yield from (cls(broker) for cls in (CopyBatch, JoinIsr, LeaveIsr, MessageArrives))
-        yield from (Inject(fault, broker) for fault in (*BEGINNINGS, "kill", "stop", "pause"))
-        yield from (Heal(fault, broker) for fault in ENDINGS)
-        yield from (LosePower(broker, offset) for offset in range(4))
+        yield from (
+            cls(broker) for cls in (ops.AddReplica, ops.AssignAgain, ops.ElectLeader, ops.Unassign, ops.SendReport)
+        )
+        yield from (cls(broker) for cls in (ops.CopyBatch, ops.JoinIsr, ops.LeaveIsr, ops.MessageArrives))
+        yield from (ops.Inject(fault, broker) for fault in (*BEGINNINGS, "kill", "stop", "pause"))
+        yield from (ops.Heal(fault, broker) for fault in ENDINGS)
+        yield from (ops.LosePower(broker, offset) for offset in range(4))
     for brokers in ((1,), (2,), (3,), (4,), (5,), (1, 3), (1, 2, 3)):
-        yield from (CleanerPass(brokers), CleanerPass(brokers, keeps=True))
-    yield from (JoinGroup("m", "g", "consumer"), JoinGroup("m", "g", "classic"))
-    yield from (LeaveGroup("m", "g"), DeleteGroup("a", "g"))
+        yield from (ops.CleanerPass(brokers), ops.CleanerPass(brokers, keeps=True))
+    yield from (ops.JoinGroup("m", "g", "consumer"), ops.JoinGroup("m", "g", "classic"))
+    yield from (ops.LeaveGroup("m", "g"), ops.DeleteGroup("a", "g"))
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {str(operation): operation for operation in _operations()}
@@ -60,9 +39,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {str(operation): operation for oper
 
 def described(*lines: str | Operation) -> tuple[Operation, ...]:
     """Return the operations of lines, each of one or of several with semicolons between; an operation as it is."""
-    return tuple(
-        one for text in lines for one in (map(_operation_of, text.split("; ")) if isinstance(text, str) else [text])
-    )
+    parts = [part for line in lines for part in (line.split("; ") if isinstance(line, str) else [line])]
+    return tuple(_operation_of(part) if isinstance(part, str) else part for part in parts)
 
 
 def play(rules: Rules, operations: Iterable[Operation]) -> World:

@@ -28,17 +28,8 @@ def verdict(**fields: Any) -> Verdict:
 
 def audited_verdict(*topics: str) -> Verdict:
     """Return the verdict of an audit on partition 0 of each topic, which is clean."""
-    scenario: dict[str, Any] = {
-        "anomaly": None,
-        "payload": None,
-        "partition": 0,
-        "verdict": "clean",
-        "reason": "",
-        "exposure": {},
-    }
-    return verdict(
-        scenarios=[{**scenario, "scenario": f"{topic}-0", "topic": topic, "partition": 0} for topic in topics]
-    )
+    shared: dict[str, Any] = {"anomaly": None, "payload": None, "verdict": "clean", "reason": "", "exposure": {}}
+    return verdict(scenarios=[{**shared, "scenario": f"{topic}-0", "topic": topic, "partition": 0} for topic in topics])
 
 
 def violated(guarantee: str, explanation: str) -> GuaranteeResult:

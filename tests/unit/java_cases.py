@@ -33,9 +33,6 @@ def run_java(
 ) -> subprocess.CompletedProcess[str]:
     """Run a main class with that class path; its exit code is not looked at."""
     return subprocess.run(
-        [find_java().path, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, main_class],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [find_java().path, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, main_class], input=given,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip

@@ -26,10 +26,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from stored_markers import encode_marker
-
 from harness.broker_files.segments.batches import Record, batch_digest, iter_batches
 from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import ABORT, COMMIT, marker_record
 from harness.broker_files.side_files.producer_state import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_TXN
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
@@ -39,7 +38,7 @@ TOPIC = "t"
 READER = 2
 """The broker that the read_committed consumer reads."""
 LAST_LOOK_MS = 1_000_000
-PUT, COMMIT, ABORT, EMPTIED, EMPTIED_MARKER = "put", "commit", "abort", "emptied", "emptied marker"
+PUT, EMPTIED, EMPTIED_MARKER = "put", "emptied", "emptied marker"
 MARKERS = (COMMIT, ABORT)
 
 
@@ -107,10 +106,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Seen:
-    """A line of the observer: the record that appeared or was removed.
-
-    ``log_start``, ``high_watermark`` and ``log_end`` are those of the replica then.
-    """
+    """A line of the observer: the record that appeared or was removed, and the offsets of the replica then."""
 
     broker: int
     what: str
@@ -148,27 +144,22 @@ class History:
 
 
 def put(offset: int, key: str | None, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
-    """Return a batch of one value."""
     return Entry(PUT, offset, txn, key, f"value of {offset}", at_ms)
 
 
 def delete(offset: int, key: str, txn: Txn | None = None, *, at_ms: int = 0, horizon_ms: int | None = None) -> Entry:
-    """Return a batch of one tombstone."""
     return Entry(PUT, offset, txn, key, None, at_ms, horizon_ms)
 
 
 def together(first: Entry, *following: Entry) -> Entry:
-    """Return records in one batch."""
     return replace(first, following=following)
 
 
 def by_filler(entry: Entry) -> Entry:
-    """Return what another part of the run wrote."""
     return replace(entry, part="filler")
 
 
 def commit(offset: int, txn: Txn, *, horizon_ms: int | None = None) -> Entry:
-    """Return a COMMIT marker."""
     return Entry(COMMIT, offset, txn, horizon_ms=horizon_ms)
 
 
@@ -183,7 +174,6 @@ def led(epoch: int, *log: Entry) -> tuple[Entry, ...]:
 
 
 def abort(offset: int, txn: Txn) -> Entry:
-    """Return an ABORT marker."""
     return Entry(ABORT, offset, txn)
 
 
@@ -260,17 +250,13 @@ def _write_replica(folder: RunFolder, snapshot: str, replica: Replica, replicate
     served.mkdir(parents=True)
     visible = tuple(entry for entry in replica.log if entry.offset >= replica.log_start)
     (served / "batches.bin").write_bytes(encode(visible if replica.served is None else replica.served))
+    is_open = opened if replica.open is None else [(txn, 0) for txn in replica.open]
     state = {
         "log_start": replica.log_start,
         "high_watermark": high_watermark,
         "last_stable_offset": _stable(replica, high_watermark),
         "aborted": [[entry.producer_id, entry.first_offset] for entry in index],
-        "open": None
-        if replica.redpanda
-        else [
-            [txn.producer_id, txn.epoch, first]
-            for txn, first in (opened if replica.open is None else ((txn, 0) for txn in replica.open))
-        ],
+        "open": None if replica.redpanda else [[txn.producer_id, txn.epoch, first] for txn, first in is_open],
         **({"compaction": {"cleaner_offset": replica.cleaned_to}} if replica.redpanda else {}),
         **({} if replica.led_by is None else dict(zip(("leader", "leader_epoch"), replica.led_by, strict=True))),
     }
@@ -289,8 +275,8 @@ def _write_side_files(
         ("log-start-offset", replica.log_start),
     ):
         (disk / f"{name}-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
-    actual = "" if directory is None else f"directory.id={directory}\n"
-    (disk / "meta.properties").write_text(f"#\nnode.id={replica.broker}\n{actual}version=1\n")
+    directory_id = "" if directory is None else f"directory.id={directory}\n"
+    (disk / "meta.properties").write_text(f"#\nnode.id={replica.broker}\n{directory_id}version=1\n")
 
 
 def transactions(log: Sequence[Entry]) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
@@ -339,42 +325,26 @@ def _delivered(replica: Replica) -> list[Entry]:
 
 
 def encode(log: Iterable[Entry]) -> bytes:
-    """Return the bytes of a log."""
     return b"".join(_encode_entry(entry) for entry in log)
 
 
 def _encode_entry(entry: Entry) -> bytes:
-    txn = entry.txn
-    timestamp_ms = entry.at_ms or 1000 + entry.offset
-    if entry.kind in MARKERS:
-        assert txn is not None
-        return encode_marker(
-            base_offset=entry.offset,
-            producer_id=txn.producer_id,
-            producer_epoch=txn.epoch,
-            commit=entry.kind == COMMIT,
-            timestamp_ms=timestamp_ms,
-            leader_epoch=entry.leader_epoch,
-            delete_horizon_ms=entry.horizon_ms,
-        )
+    txn, timestamp_ms = entry.txn, entry.at_ms or 1000 + entry.offset
     records = []
-    if entry.kind == PUT:
+    if entry.kind in MARKERS:
+        records = [marker_record(entry.offset, timestamp_ms, entry.kind)]
+    elif entry.kind == PUT:
         headers = ((HEADER_TXN, txn.name.encode()),) if txn else ()
         for record in entry.records:
             value = None if record.value is None else record.value.encode()
             key = None if record.key is None else record.key.encode()
             records.append(Record(record.offset, timestamp_ms, key, value, headers))
     return encode_batch(
-        base_offset=entry.offset,
-        records=records,
-        producer_id=txn.producer_id if txn else -1,
-        producer_epoch=txn.epoch if txn else -1,
-        is_transactional=txn is not None and not entry.plain,
-        is_control=entry.kind == EMPTIED_MARKER,
-        max_timestamp_ms=timestamp_ms,
-        leader_epoch=entry.leader_epoch,
+        base_offset=entry.offset, records=records, max_timestamp_ms=timestamp_ms, leader_epoch=entry.leader_epoch,
+        producer_id=txn.producer_id if txn else -1, producer_epoch=txn.epoch if txn else -1,
+        is_transactional=txn is not None and not entry.plain, is_control=entry.kind in {*MARKERS, EMPTIED_MARKER},
         delete_horizon_ms=entry.horizon_ms,
-    )
+    )  # fmt: skip
 
 
 def _client_events(history: History) -> Iterable[dict[str, Any]]:
@@ -414,10 +384,8 @@ def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[st
         record["value"] = entry.value
     is_lost = entry.offset in history.lost
     return (
-        "info" if is_lost else "ok",
-        {"f": "produce", **writer, **record},
-        {} if is_lost else {"offset": entry.offset},
-    )
+        "info" if is_lost else "ok", {"f": "produce", **writer, **record}, {} if is_lost else {"offset": entry.offset},
+    )  # fmt: skip
 
 
 def _observations(history: History) -> Iterable[dict[str, Any]]:
@@ -430,12 +398,8 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if sighting.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
-        actual = {
-            "log_start": sighting.log_start,
-            "high_watermark": sighting.high_watermark,
-            "log_end": sighting.log_end,
-        }
-        yield {**_look(sighting.broker, (), sighting.at_ms), **actual, sighting.what: [noted]}
+        looked = {name: getattr(sighting, name) for name in ("log_start", "high_watermark", "log_end")}
+        yield {**_look(sighting.broker, (), sighting.at_ms), **looked, sighting.what: [noted]}
     for replica in history.after:
         if replica.up and replica.watched:
             log = replica.log if replica.last_seen is None else replica.last_seen
@@ -445,15 +409,10 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
 def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
     batches = list(iter_batches(encode(log), source="literal"))
     return {
-        "time_ms": at_ms,
-        "broker": broker,
-        "topic": TOPIC,
-        "partition": 0,
-        "batches": len(batches),
-        "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0),
-        "appeared": [],
+        "time_ms": at_ms, "broker": broker, "topic": TOPIC, "partition": 0, "batches": len(batches),
+        "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0), "appeared": [],
         "removed": [],
-    }
+    }  # fmt: skip
 
 
 def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:

@@ -50,17 +50,14 @@ def topic_id(name: str, generation: int = 0) -> str:
 
 
 def directory_uuid(broker: int) -> uuid.UUID:
-    """Return the id of the broker's only log directory."""
     return uuid.uuid5(_NAMESPACE, f"directory of {broker}")
 
 
 def topic(name: str, generation: int = 0) -> Written:
-    """Return the record of a topic that is created."""
     return Written(RecordType.TOPIC, 0, {"name": name, "topic_id": topic_uuid(name, generation)})
 
 
 def remove_topic(name: str, generation: int = 0) -> Written:
-    """Return the record of a topic that is deleted."""
     return Written(RecordType.REMOVE_TOPIC, 0, {"topic_id": topic_uuid(name, generation)})
 
 
@@ -70,18 +67,11 @@ def partition(name: str, number: int, replicas: Sequence[int], generation: int =
     ``given``: fields of PartitionRecord.
     """
     fields = {
-        "partition_id": number,
-        "topic_id": topic_uuid(name, generation),
-        "replicas": list(replicas),
-        "isr": list(replicas),
-        "removing_replicas": [],
-        "adding_replicas": [],
-        "leader": replicas[0],
-        "leader_recovery_state": 0,
-        "leader_epoch": 0,
-        "partition_epoch": 0,
+        "partition_id": number, "topic_id": topic_uuid(name, generation), "replicas": list(replicas),
+        "isr": list(replicas), "removing_replicas": [], "adding_replicas": [], "leader": replicas[0],
+        "leader_recovery_state": 0, "leader_epoch": 0, "partition_epoch": 0,
         "directories": [directory_uuid(broker) for broker in replicas],
-    }
+    }  # fmt: skip
     return Written(RecordType.PARTITION, 2, {**fields, **_lists(given)})
 
 
@@ -94,22 +84,16 @@ def change(name: str, number: int, generation: int = 0, **given: Any) -> Written
 def register(broker: int, epoch: int, **given: Any) -> Written:
     """Return the record of a broker that registers; ``given``: fields of RegisterBrokerRecord."""
     fields = {
-        "broker_id": broker,
-        "is_migrating_zk_broker": False,
-        "incarnation_id": uuid.uuid5(_NAMESPACE, f"{broker}/{epoch}"),
-        "broker_epoch": epoch,
+        "broker_id": broker, "is_migrating_zk_broker": False,
+        "incarnation_id": uuid.uuid5(_NAMESPACE, f"{broker}/{epoch}"), "broker_epoch": epoch,
         "end_points": [{"name": "CLIENT", "host": "broker", "port": 9092, "security_protocol": 0}],
         "features": [{"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 33}],
-        "rack": None,
-        "fenced": True,
-        "in_controlled_shutdown": False,
-        "log_dirs": [directory_uuid(broker)],
-    }
+        "rack": None, "fenced": True, "in_controlled_shutdown": False, "log_dirs": [directory_uuid(broker)],
+    }  # fmt: skip
     return Written(RecordType.REGISTER_BROKER, 3, {**fields, **given})
 
 
 def frame(written: Written) -> bytes:
-    """Return a record's value."""
     struct_of = SCHEMAS[written.type].struct
     message = (
         b"\0" if struct_of is None
@@ -130,12 +114,10 @@ def encode_log(
 
 
 def encode_value(value: bytes | None, offset: int, epoch: int = 1) -> bytes:
-    """Return a batch with one record of this value."""
     return encode_batch(base_offset=offset, records=[Record(offset, 0, None, value)], leader_epoch=epoch)
 
 
 def encode_snapshot(state: Sequence[Written], *, footer: bool = True) -> bytes:
-    """Return a snapshot with these records."""
     records = [Record(1 + index, 0, None, frame(written)) for index, written in enumerate(state)]
     data = [_control(0, SNAPSHOT_HEADER, struct.pack(">hqb", 0, 0, 0))]
     if records:
@@ -163,7 +145,6 @@ def write_metadata_log(
 
 
 def snapshot_name(end_offset: int, epoch: int = 1) -> str:
-    """Return the name of a snapshot's file."""
     return f"{end_offset:020}-{epoch:010}.checkpoint"
 
 

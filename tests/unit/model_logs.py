@@ -12,18 +12,14 @@ def data(
     parts = [pair.partition("=") for pair in pairs]
     producer_id = txn if txn is not None else -1 if idempotent is None else idempotent
     return ModelBatch(
-        base_offset=base,
-        last_offset=base + len(pairs) - 1,
+        base_offset=base, last_offset=base + len(pairs) - 1,
         records=tuple(
             Record(base + n, at_ms, key.encode(), value.encode() if sign else None)
             for n, (key, sign, value) in enumerate(parts)
         ),
-        max_timestamp_ms=at_ms,
-        producer_id=producer_id,
-        producer_epoch=epoch if producer_id >= 0 else -1,
-        base_sequence=0 if producer_id >= 0 else -1,
-        transactional=txn is not None,
-    )
+        max_timestamp_ms=at_ms, producer_id=producer_id, producer_epoch=epoch if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1, transactional=txn is not None,
+    )  # fmt: skip
 
 
 def emptied(base: int, txn: int, epoch: int = 0) -> ModelBatch:

@@ -79,18 +79,12 @@ def _data(rng: random.Random, base: int, codec: Codec) -> tuple[int, bytes]:
         offset += rng.choice((1, 1, 5, 200_000))
     is_transactional = rng.random() < 0.5
     batch = encode_batch(
-        base_offset=base,
-        records=records,
-        codec=codec,
-        producer_id=rng.choice((-1, 7, 2**40)),
-        producer_epoch=rng.choice((-1, 3)),
-        base_sequence=rng.choice((-1, 0, 2**31 - 1)),
-        leader_epoch=rng.choice((-1, 5)),
-        is_transactional=is_transactional,
-        append_time=rng.random() < 0.2,
+        base_offset=base, records=records, codec=codec, producer_id=rng.choice((-1, 7, 2**40)),
+        producer_epoch=rng.choice((-1, 3)), base_sequence=rng.choice((-1, 0, 2**31 - 1)),
+        leader_epoch=rng.choice((-1, 5)), is_transactional=is_transactional, append_time=rng.random() < 0.2,
         delete_horizon_ms=rng.choice((None, None, 1_700_086_400_000)),
         last_offset=records[-1].offset + rng.choice((0, 0, 4)),
-    )
+    )  # fmt: skip
     return records[-1].offset + 4, batch
 
 

@@ -19,10 +19,6 @@ def encode_marker(
     return encode_batch(
         base_offset=base_offset,
         records=[marker_record(base_offset, timestamp_ms, COMMIT if commit else ABORT, coordinator_epoch)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        leader_epoch=leader_epoch,
-        delete_horizon_ms=delete_horizon_ms,
-    )
+        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True,
+        leader_epoch=leader_epoch, delete_horizon_ms=delete_horizon_ms,
+    )  # fmt: skip

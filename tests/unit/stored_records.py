@@ -16,8 +16,7 @@ def topic_of(message: str) -> str:
 KEYS = {
     "LegacyOffsetCommit": ("000000016700046461746100000003", "group g, data-3"),
     "OffsetCommit": ("0001000a7a61686c756e672dc3bc00046461746100000003", "group zahlung-ü, data-3"),
-    "GroupMetadata": ("0002000167", "group g"),
-    "ConsumerGroupMetadata": ("0003000167", "group g"),
+    "GroupMetadata": ("0002000167", "group g"), "ConsumerGroupMetadata": ("0003000167", "group g"),
     "ConsumerGroupPartitionMetadata": ("0004000167", "group g, partition metadata"),
     "ConsumerGroupMemberMetadata": ("000500016700036d2d31", "group g, member m-1"),
     "ConsumerGroupTargetAssignmentMetadata": ("0006000167", "group g, target assignment"),
@@ -35,8 +34,7 @@ KEYS = {
     "StreamsGroupTargetAssignmentMetadata": ("001400027374", "streams group st, target assignment"),
     "StreamsGroupTargetAssignmentMember": ("00150002737400036d2d31", "streams group st, member m-1, target assignment"),
     "StreamsGroupCurrentMemberAssignment": (
-        "00160002737400036d2d31",
-        "streams group st, member m-1, current assignment",
+        "00160002737400036d2d31", "streams group st, member m-1, current assignment",
     ),
     "StreamsGroupTopology": ("001700027374", "streams group st, topology"),
     "TransactionLog": ("000000087061796d656e7473", "transactional id payments"),
@@ -48,7 +46,7 @@ KEYS = {
         "000100017393453a9babc24aaba35e55b3c79cd37700000001",
         "share group s, topic id k0U6m6vCSqujXlWzx5zTdw, partition 1, update",
     ),
-}
+}  # fmt: skip
 """The key of each message, and the text of what a record with this key is about."""
 
 STATES = {

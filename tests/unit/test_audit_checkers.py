@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from audit_cases import CASES
-from audit_cases.case import Case, Finding
+from audit_cases.case import Case
+from checker_cases.case import Finding
 from copied import write_copies
 from pyspark.sql import SparkSession
 
@@ -24,26 +25,16 @@ from harness.json_codec import to_json
 
 LET_GO = {
     "a producer snapshot was taken before the marker, and nothing but that followed",
-    "a record without a key, which cleaners remove as invalid",
-    "a transaction continues in the next segment",
+    "a record without a key, which cleaners remove as invalid", "a transaction continues in the next segment",
     "an ABORT whose transaction was cleaned away before any of these copied it",
     "an older producer snapshot holds open what has ended since",
-    "a delete that is committed beyond the bound is present, and gone elsewhere",
-    "a gap between epochs proves nothing",
-    "a log start that was moved",
-    "a log start that was moved, and only one broker has written it down",
-    "a log whose first segments are gone",
-    "a producer snapshot from before the last segment proves nothing",
-    "a producer snapshot was taken before the marker",
-    "a producer without transactions continues in a higher epoch",
-    "aborted alike",
-    "cleaned at different times",
-    "high watermarks that lag behind logs that end alike",
-    "leaders that followed each other",
-    "no checkpoints",
-    "one replica",
-    "segments that were rolled at other places",
-}
+    "a delete that is committed beyond the bound is present, and gone elsewhere", "a gap between epochs proves nothing",
+    "a log start that was moved", "a log start that was moved, and only one broker has written it down",
+    "a log whose first segments are gone", "a producer snapshot from before the last segment proves nothing",
+    "a producer snapshot was taken before the marker", "a producer without transactions continues in a higher epoch",
+    "aborted alike", "cleaned at different times", "high watermarks that lag behind logs that end alike",
+    "leaders that followed each other", "no checkpoints", "one replica", "segments that were rolled at other places",
+}  # fmt: skip
 """Where all logs end alike, nothing is open, and every marker that any replica shows decides on all of them."""
 
 ALONE = (
@@ -59,11 +50,7 @@ Verdicts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Results:
-    """Verdicts by name of the case, each way to judge.
-
-    ``let_go``: the cases that the reduction let go without a judgement; ``alone``: verdicts of `ALONE`, each reduced in
-    a job of its own.
-    """
+    """Verdicts by way and case; ``let_go``: cases that the reduction let go; ``alone``: `ALONE`, each a job."""
 
     top: Path
     verdicts: dict[str, Verdicts]
@@ -81,11 +68,8 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
         every.append(find_copies(brokers, ["t"], case.name))
     reduced = reduce_copies(spark, every, tasks=2)
     in_chunks = reduce_copies(spark, every, tasks=2, chunk_offsets=3)
-    rows = {
-        WHOLE: judge_whole(load_copies(spark, every)),
-        REDUCED: judge_reduced(reduced),
-        IN_CHUNKS: judge_reduced(in_chunks),
-    }
+    whole = judge_whole(load_copies(spark, every))
+    rows = {WHOLE: whole, REDUCED: judge_reduced(reduced), IN_CHUNKS: judge_reduced(in_chunks)}
     assert [value["raised"] for value in rows.values()] == [[], [], []]
     return Results(
         top,
@@ -103,37 +87,29 @@ def judged_alone(every: Sequence[Copies], judge: Callable[[Copies], Mapping[str,
     return {each.run_id: to_json(assemble(each, judge(each), timings_s={})) for each in every if each.run_id in ALONE}
 
 
-BOTH_WAYS = pytest.mark.parametrize("way", [WHOLE, REDUCED])
 EVERY_CASE = pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+OF_CASES = ("anomaly", "broker", "offset", "key", "producer_id", "effect", "candidates", "decided")
 
 
-@BOTH_WAYS
 @EVERY_CASE
-def test_findings(case: Case, way: str, results: Results) -> None:
-    findings = results.verdicts[way][case.name]["findings"]
-    assert [{name: finding[name] for name in FACTS} for finding in findings] == list(map(_facts, case.findings))
+def test_verdicts_and_findings(case: Case, results: Results) -> None:
+    verdict = results.verdicts[WHOLE][case.name]
+    findings = verdict["findings"]
+    assert [[finding[name] for name in ("topic", "partition", *OF_CASES)] for finding in findings] == [
+        ["t", 0, *(to_json(_key_of(finding) if name == "key" else getattr(finding, name)) for name in OF_CASES)]
+        for finding in case.findings
+    ]
     for finding, expected in zip(findings, case.findings, strict=True):
         assert expected.says in finding["explanation"]
         assert {name: finding["witness"].get(name) for name in expected.witness} == expected.witness
-
-
-OF_CASES = ("anomaly", "broker", "offset", "key", "producer_id", "effect", "candidates", "decided")
-FACTS = ("topic", "partition", *OF_CASES)
-
-
-def _facts(finding: Finding) -> dict[str, Any]:
-    facts = {name: to_json(getattr(finding, name)) for name in OF_CASES}
-    return {"topic": "t", "partition": 0, **facts, "key": None if finding.key is None else {"text": finding.key}}
-
-
-@BOTH_WAYS
-@EVERY_CASE
-def test_verdicts(case: Case, way: str, results: Results) -> None:
-    verdict = results.verdicts[way][case.name]
     (partition,) = verdict["scenarios"]
     assert (verdict["verdict"], partition["verdict"]) == (case.verdict, case.verdict), partition["reason"]
     assert case.says.format(top=results.top / case.name) in partition["reason"]
     assert partition["reason"] in verdict["reason"]
+
+
+def _key_of(finding: Finding) -> dict[str, str] | None:
+    return None if finding.key is None else {"text": finding.key}
 
 
 @pytest.mark.parametrize("way", [REDUCED, IN_CHUNKS])
@@ -149,7 +125,3 @@ def test_one_reason_to_look_closer_is_enough(name: str, results: Results) -> Non
 
 def test_what_leaves_no_doubt_is_let_go(results: Results) -> None:
     assert results.let_go == LET_GO
-
-
-def test_names_are_unique() -> None:
-    assert len({case.name for case in CASES}) == len(CASES)

@@ -81,9 +81,7 @@ def audit_quickly(monkeypatch: pytest.MonkeyPatch, second: Held) -> tuple[Verdic
     filtered = prefilter(cluster)
     monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
-    result, actual = live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())
-    assert actual is filtered
-    return result, actual
+    return live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())
 
 
 def test_what_brokers_say_is_a_finding_with_advice(

@@ -1,5 +1,6 @@
 """A cluster described from its metadata: which topics match, and the message where they cannot be read."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,31 +80,23 @@ def test_names_and_globs_match_internal_topics_only_where_they_name_them(
 def test_without_a_pattern_every_compacted_topic_is_read_and_said() -> None:
     cluster = Brokers({"settings of users": NOT_ALLOWED}, {"orders-eu": "delete"}).describe()
     assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state", "orders"]
-    (note,) = cluster.selection
-    assert note == (
-        "every compacted topic is audited, by the topics' settings: __consumer_offsets, __transaction_state, orders; 1 "
-        "more topic is not compacted"
-    )
+    topics = "__consumer_offsets, __transaction_state, orders; 1 more topic is not compacted"
+    assert cluster.selection == (f"every compacted topic is audited, by the topics' settings: {topics}",)
     assert cluster.notes[1:] == ("left out, as it is not known whether they are compacted: users",)
 
 
 def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings() -> None:
     cluster = Brokers({f"settings of {topic}": NOT_ALLOWED for topic in TOPICS}).describe()
     assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state"]
-
-
-def test_a_cluster_without_a_compacted_topic_is_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"no topic is compacted among .* name topics by --topic$"):
         Brokers(policies=dict.fromkeys(TOPICS, "delete")).describe()
 
 
 def test_what_a_pattern_leaves_out_is_said() -> None:
     described = Brokers().describe
-    (note,) = described("*").selection
-    assert note == (
-        "internal topics are left out: __consumer_offsets, __transaction_state; name them, or leave out --topic for "
-        "every compacted topic"
-    )
+    advice = "name them, or leave out --topic for every compacted topic"
+    note = f"internal topics are left out: __consumer_offsets, __transaction_state; {advice}"
+    assert described("*").selection == (note,)
     assert described("orders*").selection == described("orders").selection == described("*", "__*").selection == ()
 
 
@@ -128,9 +121,8 @@ def test_who_holds_what_is_reported_of_brokers_that_are_down_too() -> None:
 )
 def test_what_cannot_be_had_is_one_sentence(pattern: str, words: str) -> None:
     refused = {"users": NOT_ALLOWED, "orders": kafka.errors.LeaderNotAvailableError.errno}
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=re.escape(words)):
         Brokers(refused).describe(pattern)
-    assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("denied", [["users"], ["orders", "users"]])
@@ -141,20 +133,14 @@ def test_settings_that_may_not_be_seen_are_one_note_that_names_the_topics(denied
     assert note.startswith(f"settings of {', '.join(denied)} could not be read (TopicAuthorizationFailedError")
 
 
-def test_a_cluster_that_does_not_answer_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match="--bootstrap-server: no broker answers \\(away:1: refused\\)"):
-        Brokers().describe("users", bootstrap=BOOTSTRAP[:1])
-
-
-def test_bootstrap_servers_are_host_and_port() -> None:
+def test_bootstrap_servers_are_host_and_port_and_one_has_to_answer() -> None:
     addresses = [Address("a", 1), Address("b.example", 22), Address("::1", 3)]
     assert parse_bootstrap("a:1, b.example:22,[::1]:3") == addresses
-
-
-@pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:b", "a:1,"])
-def test_what_is_no_host_and_port_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"give host:port"):
-        parse_bootstrap(text)
+    for text in ("", "a", "a:", ":1", "a:b", "a:1,"):
+        with pytest.raises(UsageError, match=r"give host:port"):
+            parse_bootstrap(text)
+    with pytest.raises(UsageError, match="--bootstrap-server: no broker answers \\(away:1: refused\\)"):
+        Brokers().describe("users", bootstrap=BOOTSTRAP[:1])
 
 
 def test_a_cluster_without_a_transaction_log_never_had_a_transaction() -> None:

@@ -1,18 +1,18 @@
 """``harness audit disk`` at the command line: exit codes, one sentence for bad input, text and JSON."""
 
-from __future__ import annotations
-
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from checker_cases.transactions import END, T1
 from copied import copy, write_copies
-from literal import Txn, delete, put
+from literal import delete, put
 from pyspark.sql import SparkSession
 
 from harness.audit import judge_copies
@@ -20,12 +20,8 @@ from harness.cli.audit import parse_brokers
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 
-if TYPE_CHECKING:
-    Command = Callable[..., tuple[int, str]]
-
+Command = Callable[..., tuple[int, str]]
 COMMAND_S = 120
-T1 = Txn(5, "t/1")
-END = put(9, "end")
 EPOCHS = {0: 0}
 AGREE = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), delete(1, "K"), END, epochs=EPOCHS))
 DIFFER = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), END, epochs=EPOCHS))
@@ -33,14 +29,9 @@ DIFFER = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), END,
 
 def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "audit", "disk", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=COMMAND_S,
-        check=False,
-    )
+        [sys.executable, "-m", "harness.cli.main", "audit", "disk", *arguments], stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, cwd=cwd, timeout=COMMAND_S, check=False,
+    )  # fmt: skip
     assert "Traceback" not in done.stderr + done.stdout, done.stderr
     return done
 
@@ -48,14 +39,11 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--broker", "1=a"], "the folder of broker 1 cannot be read: a: No such file"),
         (["--broker", "1=1"], "no topic in the folders is known to be compacted: name topics by --topic"),
         (["--topic", "t"], "--broker"),
         (["--topic", "t", "--broker", "a"], "'--broker': 'a': give it as ID=DIR"),
-        (["--topic", "t", "--broker", "one=a"], "'--broker': 'one=a': give it as ID=DIR"),
         (["--topic", "t", "--broker", "1=missing"], "the folder of broker 1 cannot be read: missing: No such file"),
         (["--topic", "t", "--broker", "1=.", "--format", "xml"], "xml"),
-        (["--topic", "u", "--broker", "1=1"], "broker 1 has no replica of u in 1; there are t"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], expected: str, tmp_path: Path) -> None:
@@ -69,7 +57,7 @@ def test_bad_input_is_one_sentence(arguments: list[str], expected: str, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1"]
 
 
-@pytest.mark.parametrize("text", ["", "1", "=d", "1=", "-1=d", "²=d", "1 =d"])
+@pytest.mark.parametrize("text", ["", "1", "=d", "1=", "-1=d", "²=d", "1 =d", "one=a"])
 def test_brokers_that_are_no_brokers(text: str) -> None:
     with pytest.raises(UsageError, match=r"give it as ID=DIR, such as 1=/backup/broker-1$"):
         parse_brokers([text], {})
@@ -100,9 +88,7 @@ def test_clean_copies(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, *AGREE)
     code, text = command()
     assert code == EXIT_CLEAN
-    summary, end = text.splitlines()
-    assert summary.startswith("0 of 1 partition diverged, 1 agrees   (cluster literal, ")
-    assert end == "(exit code 0)"
+    assert re.fullmatch(r"0 of 1 partition diverged, 1 agrees   \(cluster literal, .*\)\n\(exit code 0\)\n", text)
 
 
 def test_diverged_copies(command: Command, tmp_path: Path) -> None:
@@ -137,15 +123,12 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     assert content["target"] == {"name": "copies", "cluster_id": "literal", "brokers": [1, 2]}
     assert content["timings_s"].keys() == {"check"}
     (partition,) = content["scenarios"]
-    assert {name: partition[name] for name in ("scenario", "anomaly", "payload", "verdict")} == {
-        "scenario": "t-0", "anomaly": None, "payload": None, "verdict": "anomaly",
-    }  # fmt: skip
+    names = ("scenario", "anomaly", "payload", "verdict")
+    assert [partition[name] for name in names] == ["t-0", None, None, "anomaly"]
     assert [replica["bound"] for replica in partition["exposure"]["replicas"]] == [10, 10]
     (finding,) = content["findings"]
     facts = ("anomaly", "candidates", "broker", "topic", "partition", "offset", "key", "producer_id", "effect")
-    assert [finding[name] for name in facts] == [
-        "tombstone-divergence", [], 2, "t", 0, 0, {"text": "K"}, -1, "visible",
-    ]  # fmt: skip
+    assert [finding[name] for name in facts] == ["tombstone-divergence", [], 2, "t", 0, 0, {"text": "K"}, -1, "visible"]
     assert finding["explanation"] == partition["reason"]
     assert finding["witness"]["deleted_at"] == 1
     assert (finding["decided"], finding["right"]) == (True, [1])
@@ -154,8 +137,8 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
 
 def test_what_cannot_be_reported_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, copy(1, put(0, "K", T1), END), copy(2, put(0, "K", T1), END))
-    (tmp_path / "1" / "t-0").rename(tmp_path / "1" / "t2-3")
-    (tmp_path / "2" / "t-0").rename(tmp_path / "2" / "t2-3")
+    for broker in ("1", "2"):
+        (tmp_path / broker / "t-0").rename(tmp_path / broker / "t2-3")
     write_copies(tmp_path / "more", copy(1, END))
     (tmp_path / "more" / "1" / "t-0").rename(tmp_path / "1" / "t-0")
     code, text = command()

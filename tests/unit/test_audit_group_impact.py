@@ -62,14 +62,10 @@ def test_every_coordinator_is_asked_for_the_partitions_with_findings_only() -> N
     assert [[(t.name, t.partition_indexes) for t in group.topics] for group in request.groups] == [[("t", [0])]] * 2
 
 
-def test_nothing_is_asked_without_findings() -> None:
-    fake = broker(groups={"a": {TP: 5}})
-    assert add_groups(audit(), audited({1: fake}), {}) == audit()
-    assert fake.asked == []
-
-
-def test_what_is_not_permitted_is_a_note() -> None:
+def test_nothing_is_asked_without_findings_and_what_is_not_permitted_is_a_note() -> None:
     brokers = {1: broker(groups={"a": {TP: 5}, "secret": None}), 2: broker(listing_error=30), 3: broker(dies_after=0)}
+    assert add_groups(audit(), audited(brokers), {}) == audit()
+    assert not any(fake.asked for fake in brokers.values())
     verdict = add_groups(of(TP), audited(brokers), {TP: 2})
     assert [result.impact for result in verdict.findings] == ["so; group a is stuck"]
     assert verdict.notes == (

@@ -12,6 +12,8 @@ from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.errors import UsageError
 
+Folders = dict[int, list[Path]]
+
 
 def notes(brokers: Mapping[int, Sequence[Path]]) -> tuple[str, ...]:
     return find_copies(brokers, ["t"], "run").notes
@@ -24,7 +26,7 @@ def refusal(brokers: Mapping[int, Sequence[Path]]) -> str:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> dict[int, list[Path]]:
+def two(tmp_path: Path) -> Folders:
     """Two brokers' log directories with a replica of t-0 each, and all ids."""
     return write_copies(tmp_path, *(copy(broker, put(0, "K"), put(1, "end"), epochs={0: 0}) for broker in (1, 2)))
 
@@ -35,17 +37,12 @@ def write_ids(log_dir: Path, *lines: str) -> Path:
     return path
 
 
-def test_two_brokers_of_one_cluster(two: dict[int, list[Path]]) -> None:
-    assert notes(two) == ()
-
-
-def test_one_folder_for_two_brokers(
-    two: dict[int, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_folder_for_two_brokers(two: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = two[1]
     link = tmp_path / "link"
     link.symlink_to(folder)
     monkeypatch.chdir(tmp_path)
+    assert notes(two) == ()
     for path in (folder, link, Path("1"), tmp_path / "2" / ".." / "1"):
         assert refusal({1: [folder], 2: [path]}) == (
             f"one folder was given for brokers 1 and 2: {folder} and {path} are the same; give each broker's own copy"
@@ -55,18 +52,18 @@ def test_one_folder_for_two_brokers(
     assert "one folder was given for brokers 1 and 2" in refusal({1: [folder], 2: [link]})
 
 
-def test_a_folder_inside_the_folder_of_another_broker(two: dict[int, list[Path]], tmp_path: Path) -> None:
+def test_a_folder_inside_the_folder_of_another_broker(two: Folders, tmp_path: Path) -> None:
     (folder,) = two[1]
     link = tmp_path / "link"
     link.symlink_to(folder)
-    expected_text = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
-    assert refusal({1: [folder], 2: [link / "t-0"]}).startswith(expected_text)
-    assert refusal({2: [link / "t-0"], 1: [folder]}).startswith(expected_text)
+    for brokers in ({1: [folder], 2: [link / "t-0"]}, {2: [link / "t-0"], 1: [folder]}):
+        text = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
+        assert refusal(brokers).startswith(text)
     (tmp_path / "2").rename(folder / "2")
     assert "lies inside" in refusal({1: [folder], 2: [folder / "2"]})
 
 
-def test_a_replica_that_is_a_link_to_that_of_another_broker(two: dict[int, list[Path]]) -> None:
+def test_a_replica_that_is_a_link_to_that_of_another_broker(two: Folders) -> None:
     first, other = two[1][0] / "t-0", two[2][0] / "t-0"
     other.rename(other.with_name("aside"))
     other.symlink_to(first)
@@ -76,7 +73,7 @@ def test_a_replica_that_is_a_link_to_that_of_another_broker(two: dict[int, list[
 @pytest.mark.parametrize(
     "lines", [("version=1", "node.id=1"), ("version=0", "broker.id=1"), ("broker.id=1",)], ids=["1", "0", "none"]
 )
-def test_a_node_under_another_id(two: dict[int, list[Path]], lines: tuple[str, ...]) -> None:
+def test_a_node_under_another_id(two: Folders, lines: tuple[str, ...]) -> None:
     (folder,) = two[1]
     path = write_ids(folder, *lines)
     assert refusal({7: [folder]}) == (
@@ -85,20 +82,17 @@ def test_a_node_under_another_id(two: dict[int, list[Path]], lines: tuple[str, .
     )
 
 
-def test_a_node_under_two_ids(two: dict[int, list[Path]]) -> None:
+def test_a_node_under_another_id_than_the_given_one(two: Folders) -> None:
     path = write_ids(two[2][0], "version=1", "node.id=1", "cluster.id=literal")
     message = refusal(two)
     assert f"{two[1][0] / META_PROPERTIES} says node.id=1 and was given for broker 1; " in message
     assert f"{path} says node.id=1 and was given for broker 2; give {two[2][0]} with --broker 1=…" in message
-
-
-def test_partition_folders_of_another_broker(two: dict[int, list[Path]]) -> None:
-    """Given bare, they still lie in a log directory that says whose they are."""
+    # Given bare, partition folders still lie in a log directory that says whose they are.
     message = refusal({1: [two[1][0] / "t-0"], 3: [two[2][0] / "t-0"]})
-    assert f"{two[2][0] / META_PROPERTIES} says node.id=2 and was given for broker 3" in message
+    assert f"{path} says node.id=1 and was given for broker 3" in message
 
 
-def test_two_clusters(two: dict[int, list[Path]]) -> None:
+def test_two_clusters(two: Folders) -> None:
     path = write_ids(two[2][0], "version=1", "node.id=2", "cluster.id=other")
     assert refusal(two) == (
         f"the folders belong to 2 clusters: {two[1][0] / META_PROPERTIES} says cluster.id=literal; "
@@ -106,18 +100,17 @@ def test_two_clusters(two: dict[int, list[Path]]) -> None:
     )
 
 
-def test_several_log_directories_of_one_broker(two: dict[int, list[Path]], tmp_path: Path) -> None:
+def test_several_log_directories_of_one_broker(two: Folders, tmp_path: Path) -> None:
     second = tmp_path / "second"
     (second / "t-1").mkdir(parents=True)
     for file in (two[1][0] / "t-0").iterdir():
         (second / "t-1" / file.name).write_bytes(file.read_bytes())
-    for log_dir, name in ((two[1][0], "a"), (second, "b"), (two[2][0], "c")):
-        broker = 2 if name == "c" else 1
+    for broker, log_dir, name in ((1, two[1][0], "a"), (1, second, "b"), (2, two[2][0], "c")):
         write_ids(log_dir, "version=1", f"node.id={broker}", "cluster.id=x", f"directory.id={name}")
     assert notes({1: [two[1][0], second], 2: two[2]}) == ()
 
 
-def test_copies_of_one_log_directory(two: dict[int, list[Path]]) -> None:
+def test_copies_of_one_log_directory(two: Folders) -> None:
     paths = [write_ids(two[broker][0], "version=0", "cluster.id=x", "directory.id=d") for broker in (1, 2)]
     assert refusal(two).startswith(
         f"brokers 1 and 2 were given copies of one log directory: {paths[0]} and {paths[1]} say directory.id=d; "
@@ -132,7 +125,7 @@ def test_copies_of_one_log_directory(two: dict[int, list[Path]]) -> None:
         (("version=1", "node.id=\\uXYZ"), "cannot be read: "),
     ],
 )
-def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, ...], expected: str) -> None:
+def test_ids_that_cannot_be_read(two: Folders, lines: tuple[str, ...], expected: str) -> None:
     assert f"broker 1: {write_ids(two[1][0], *lines)} {expected}" in refusal(two)
 
 
@@ -145,20 +138,17 @@ def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, .
         (("version=1", "broker.id=5", "cluster.id=literal"), "node id"),
     ],
 )
-def test_ids_that_are_left_out_are_noted(two: dict[int, list[Path]], lines: tuple[str, ...], missing: str) -> None:
+def test_ids_that_are_left_out_are_noted(two: Folders, lines: tuple[str, ...], missing: str) -> None:
     path = write_ids(two[1][0], *lines)
     assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no {missing}",)
 
 
 def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:
-    brokers: dict[int, list[Path]] = {}
-    for broker in (1, 2):
-        for partition in range(5):
-            folder = tmp_path / str(broker) / f"t-{partition}"
-            folder.mkdir(parents=True)
-            for name in (segment_name(0), "leader-epoch-checkpoint"):
-                (folder / name).write_bytes(b"")
-            brokers.setdefault(broker, []).append(folder)
+    brokers = {broker: [tmp_path / str(broker) / f"t-{partition}" for partition in range(5)] for broker in (1, 2)}
+    for folder in (*brokers[1], *brokers[2]):
+        folder.mkdir(parents=True)
+        for name in (segment_name(0), "leader-epoch-checkpoint"):
+            (folder / name).touch()
     assert notes(brokers) == tuple(
         f"broker {broker}: its identity could not be checked in full: {tmp_path / str(broker)} has no meta.properties; "
         f"t-0, t-1, t-2 and 2 more without {PARTITION_METADATA}"
@@ -166,7 +156,7 @@ def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:
     )
 
 
-def test_one_remote_folder_for_two_brokers(two: dict[int, list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_remote_folder_for_two_brokers(two: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the scheme; the bucket's content is that of a folder here."""
     top = two[1][0].parent
     files = InMemoryFiles({

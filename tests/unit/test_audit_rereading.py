@@ -61,15 +61,10 @@ class Script:
         return read_until_settled(self.read, BOTH, self.still_there)
 
 
-def test_what_agrees_is_read_once() -> None:
-    script = Script(reading(unknown={A: (BUSY,)}))
-    assert script.result().unknown == {A: (BUSY,)}
-    assert script.asked == [BOTH]
-
-
-def test_a_difference_that_is_still_there_is_reported_after_one_reading() -> None:
-    script = Script(reading(stuck_lso=[row(A, 1)]))
-    assert script.result().rows["stuck_lso"] == [row(A, 1)]
+def test_what_agrees_and_a_difference_that_is_still_there_are_read_once() -> None:
+    script = Script(reading(stuck_lso=[row(A, 1)], unknown={B: (BUSY,)}))
+    result = script.result()
+    assert (result.rows["stuck_lso"], result.unknown) == ([row(A, 1)], {B: (BUSY,)})
     assert script.asked == [BOTH]
 
 
@@ -112,26 +107,22 @@ def test_a_damaged_answer_is_read_again_and_what_a_checker_raised_is_not_forgott
     assert script.asked == [BOTH, {A}]
 
 
-class TestEvidence:
-    """The brokers that are asked."""
-
-    def of(self, row: dict[str, Any], *holders: int) -> set[int]:
-        states = [{**row, "broker": broker, "disputed": row["offset"], "at": {}} for broker in holders]
-        script = Script(reading(stuck_lso=[row], key_states=[*states, {**row, "disputed": 1, "at": None}]))
-        script.result()
-        return {evidence.broker for evidence in script.evidence}
-
-    def test_a_broker_that_had_the_record_itself(self) -> None:
-        assert self.of(row(A, 1, key=b"K", shown_by=RECORD), 2, 3) == {2}
-
-    def test_any_broker_that_had_the_record_that_this_one_has_not(self) -> None:
-        assert self.of(row(A, 1, key=b"K", shown_by=RECORD), 1, 3) == {1, 3}
-
-    def test_the_broker_that_lists_an_aborted_transaction(self) -> None:
-        assert self.of(row(A, 1, key=b"K", shown_by=LIST), 1, 3) == {2}
-
-    def test_the_described_broker_where_no_key_is_disputed(self) -> None:
-        assert self.of(row(A, 1)) == {2}
+@pytest.mark.parametrize(
+    ("facts", "holders", "asked"),
+    [
+        ({"key": b"K", "shown_by": RECORD}, (2, 3), {2}),
+        ({"key": b"K", "shown_by": RECORD}, (1, 3), {1, 3}),
+        ({"key": b"K", "shown_by": LIST}, (1, 3), {2}),
+        ({}, (), {2}),
+    ],
+    ids=["had the record itself", "had the record that broker 2 has not", "lists it as aborted", "no key is disputed"],
+)
+def test_the_brokers_that_are_asked(facts: dict[str, Any], holders: tuple[int, ...], asked: set[int]) -> None:
+    disputed = row(A, 1, **facts)
+    states = [{**disputed, "broker": broker, "disputed": 1, "at": {}} for broker in holders]
+    script = Script(reading(stuck_lso=[disputed], key_states=[*states, {**disputed, "disputed": 1, "at": None}]))
+    script.result()
+    assert {evidence.broker for evidence in script.evidence} == asked
 
 
 def batch(*offsets: int, base: int | None = None) -> bytes:
@@ -140,31 +131,22 @@ def batch(*offsets: int, base: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("offset", "shown_by", "expected"),
-    [
-        (3, RECORD, True),
-        (2, RECORD, False),
-        (2, BATCH, True),
-        (3, BATCH, False),
-        (5, RECORD, False),
-        (0, RECORD, False),
-        (30, RECORD, False),
-        (3, LIST, True),
-        (2, LIST, False),
-    ],
+    ("shown_by", "shown", "gone"), [(RECORD, {3}, {0, 2, 5, 30}), (BATCH, {2}, {3}), (LIST, {3}, {2})]
 )
-def test_what_a_broker_still_shows(offset: int, shown_by: str, expected: bool) -> None:  # noqa: FBT001
+def test_what_a_broker_still_shows(shown_by: str, shown: set[int], gone: set[int]) -> None:
     """Of the batch at offset 2 only the record at offset 3 is left; producer 5 is listed as aborted from 3 on."""
     held = Held(10, 10, log_start=1, batches=(batch(3, base=2), batch(7)), aborted=((5, 3), (6, 0)))
-    evidence = DisputedItem(1, TP, offset, shown_by, 5)
-    assert still_there(audited({1: FakeBroker({TP: [held]})}), [evidence]) == ({evidence} if expected else set())
+    cluster = audited({1: FakeBroker({TP: [held]})})
+    there = [still_there(cluster, [DisputedItem(1, TP, offset, shown_by, 5)]) for offset in sorted(shown | gone)]
+    assert {item.offset for items in there for item in items} == shown
 
 
 def test_what_cannot_be_asked_counts_as_still_there() -> None:
     evidence = {DisputedItem(broker, TP, 3, RECORD, None) for broker in (1, 2)}
     held = Held(10, 10, batches=(batch(7),))
-    brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, dies_after=0)}
-    assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, RECORD, None)}
+    for failure in ({"dies_after": 0}, {"error": NOT_LEADER}):
+        brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, **failure)}
+        assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, RECORD, None)}
 
 
 def test_many_partitions_are_looked_up_in_one_request_and_other_offsets_in_further_ones() -> None:
@@ -184,11 +166,6 @@ def test_partitions_that_an_answer_had_no_room_for_are_asked_for_again() -> None
     evidence = {DisputedItem(1, place, 3, RECORD, None) for place in places}
     assert still_there(audited({1: broker}), evidence) == evidence
     assert len(broker.named("Fetch")) == 3
-
-
-def test_a_replica_that_a_broker_refuses_counts_as_still_there() -> None:
-    evidence = {DisputedItem(1, TP, 3, RECORD, None)}
-    assert still_there(audited({1: FakeBroker({TP: [Held(10, 10)]}, error=NOT_LEADER)}), evidence) == evidence
 
 
 def test_differences_beyond_a_limit_are_not_looked_up_and_leave_the_partition_unknown(

@@ -30,8 +30,8 @@ def batch(*offsets: int) -> bytes:
 
 
 BATCHES = tuple(batch(number) for number in range(10))
+TOTAL_BYTES = sum(map(len, BATCHES))
 WHOLE = Held(10, 10, batches=BATCHES)
-BROKER = Address("broker", 9092)
 
 
 def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolResult:
@@ -52,8 +52,7 @@ def records(tmp_path: Path, broker: int = 1) -> bytes:
 
 
 def state(tmp_path: Path, broker: int = 1) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder_of(tmp_path, broker) / "state.json").read_text())
-    return content
+    return dict(json.loads((folder_of(tmp_path, broker) / "state.json").read_text()))
 
 
 def read_after(tmp_path: Path, change: Held, **options: Any) -> SpoolResult:
@@ -73,17 +72,9 @@ def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
     assert list(pieces) == [f"{0:020}.log", f"{4:020}.log", f"{8:020}.log"]
     assert b"".join(pieces.values()) == b"".join(BATCHES)
     assert state(tmp_path) == {
-        "log_start": 0,
-        "high_watermark": 10,
-        "last_stable_offset": 10,
-        "aborted": [],
-        "open": [],
-        "bound": 10,
-        "read_from": 0,
-        "read_to": 10,
-        "listed_to": 10,
-        "complete": True,
-    }
+        "log_start": 0, "high_watermark": 10, "last_stable_offset": 10, "aborted": [], "open": [], "bound": 10,
+        "read_from": 0, "read_to": 10, "listed_to": 10, "complete": True,
+    }  # fmt: skip
 
 
 def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:
@@ -96,8 +87,7 @@ def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_
 
 
 def test_what_is_appended_meanwhile_is_read_and_lies_beyond_the_bound(tmp_path: Path) -> None:
-    early = Held(4, 4, batches=BATCHES[:4])
-    result = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
+    result = read(tmp_path, {1: FakeBroker({TP: [Held(4, 4, batches=BATCHES[:4]), WHOLE]})})
     assert records(tmp_path) == b"".join(BATCHES)
     assert (result.readings[1, TP].bound, result.readings[1, TP].is_complete) == (4, True)
 
@@ -128,8 +118,8 @@ def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_
 
 def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path: Path) -> None:
     growing = [Held(n, n, batches=BATCHES[:n]) for n in range(1, 11)]
-    result = read(tmp_path, {1: FakeBroker({TP: growing})})
-    assert (result.readings[1, TP].bound, result.readings[1, TP].read_to) == (1, 3)
+    reading = read(tmp_path, {1: FakeBroker({TP: growing})}).readings[1, TP]
+    assert (reading.bound, reading.read_to) == (1, 3)
     assert state(tmp_path)["complete"] is True
 
 
@@ -151,9 +141,8 @@ def test_partitions_share_answers_and_a_large_one_does_not_hide_the_others(tmp_p
 
 def test_gaps_are_passed(tmp_path: Path) -> None:
     status = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
-    result = read(tmp_path, {1: FakeBroker({TP: [status]})})
+    reading = read(tmp_path, {1: FakeBroker({TP: [status]})}).readings[1, TP]
     assert records(tmp_path) == batch(3) + batch(6, 7)
-    reading = result.readings[1, TP]
     assert (reading.span.start, reading.read_to, reading.is_complete) == (2, 10, True)
 
 
@@ -171,70 +160,63 @@ def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: P
 
 def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     status = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
-    result = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)})
+    reading = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)}).readings[1, TP]
     assert records(tmp_path) == batch(2, 3, 4) + batch(5, 6)
-    reading = result.readings[1, TP]
     assert (reading.span.start, reading.read_to, reading.bound, reading.is_complete) == (3, 7, 6, False)
 
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
     broker = FakeBroker({TP: [WHOLE]}, by_time={100: 3, 200: 8})
     cluster = audited({1: broker})
-    assert spans_between(cluster, 100, 200) == {TP: Span(3, 8)}
-    assert spans_between(cluster, None, 200) == {TP: Span(0, 8)}
-    assert spans_between(cluster, 100, 999) == {TP: Span(3)}
-    assert spans_between(cluster, 999, None) == {TP: Span(10)}
-
-
-def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
-    cluster = audited({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
+    spans = {(100, 200): Span(3, 8), (None, 200): Span(0, 8), (100, 999): Span(3), (999, None): Span(10)}
+    assert {times: spans_between(cluster, *times)[TP] for times in spans} == spans
+    broker.is_redpanda_follower = True
     with pytest.raises(HarnessError, match="leader of t-0 does not return offsets by time: NotLeader"):
         spans_between(cluster, 1, None)
 
 
-def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    brokers = {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, dies_after=7)}
-    result = read(tmp_path, brokers)
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ({"dies_after": 7}, "127.0.0.1:9002 does not answer: gone"),
+        ({"error": NOT_LEADER}, "NotLeaderForPartitionError"),
+        ({"fetch_versions": (13, 17)}, "supports none of the versions 11, 12 of Fetch"),
+    ],
+)
+def test_a_replica_that_cannot_be_read_is_named_and_the_others_are_read(
+    tmp_path: Path, failure: dict[str, Any], reason: str
+) -> None:
+    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, **failure)})
     assert result.readings.keys() == {(1, TP)}
-    assert result.failures == {(2, TP): "127.0.0.1:9002 does not answer: gone"}
+    assert result.failures.keys() == {(2, TP)}
+    assert reason in result.failures[2, TP]
     assert stored(tmp_path, 2) == {}
 
 
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
     cluster = audited({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
-    looks = replica_statuses(cluster)
-    result = spool(cluster, looks, RunFolder(tmp_path))
+    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path))
     assert result.failures == {(3, TP): "it is not registered with the cluster"}
 
 
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
-    brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
-    cluster = audited(brokers)
-    looks = replica_statuses(cluster)
-    result = spool(cluster, looks, RunFolder(tmp_path / "again"), [(2, TP)])
+    cluster = audited({number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
+    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), [(2, TP)])
     assert result.readings.keys() == {(2, TP)}
-    assert stored(tmp_path / "again") == {}
+    assert stored(tmp_path) == {}
 
 
-def test_progress_is_reported_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
-    total = sum(map(len, BATCHES))
+@pytest.mark.parametrize("sizes", [{TP: TOTAL_BYTES}, {}], ids=["by sizes", "by offsets"])
+def test_progress_is_reported(tmp_path: Path, sizes: dict[tuple[str, int], int]) -> None:
     messages: list[tuple[float, int]] = []
-    broker = FakeBroker({TP: [WHOLE]}, sizes={TP: total}, answer_bytes=total // 2)
+    broker = FakeBroker({TP: [WHOLE]}, sizes=sizes, answer_bytes=TOTAL_BYTES // 2)
     read(tmp_path, {1: broker}, on_progress=lambda *done: messages.append(done))
-    assert messages == [(0.5, total // 2), (1.0, total)]
-
-
-def test_progress_is_reported_in_offsets_where_they_do_not(tmp_path: Path) -> None:
-    messages: list[tuple[float, int]] = []
-    broker = FakeBroker({TP: [WHOLE]}, answer_bytes=5 * len(BATCHES[0]))
-    read(tmp_path, {1: broker}, on_progress=lambda *done: messages.append(done))
-    assert messages == [(0.5, 5 * len(BATCHES[0])), (1.0, 10 * len(BATCHES[0]))]
+    assert messages == [(0.5, TOTAL_BYTES // 2), (1.0, TOTAL_BYTES)]
 
 
 def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Path) -> None:
-    broker = FakeBroker({TP: [WHOLE]}, sizes={TP: 1 << 60})
     with pytest.raises(SpoolDiskError, match="reading takes"):
-        read(tmp_path, {1: broker})
+        read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, sizes={TP: 1 << 60})})
     assert stored(tmp_path) == {}
 
 
@@ -246,55 +228,51 @@ def test_a_disk_that_fills_up_ends_the_reading_of_all(tmp_path: Path, monkeypatc
     assert stored(tmp_path, 1) == stored(tmp_path, 2) == {}
 
 
-class TestRedpanda:
-    """Followers tell neither their log end nor their open transactions."""
-
-    def test_a_follower_is_read_to_its_high_watermark(self, tmp_path: Path) -> None:
-        follower = FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)
-        result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
-        assert result.failures == {}
-        assert records(tmp_path, 2) == b"".join(BATCHES)
-        assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["complete"]) == (None, True)
-        assert all(request.rack_id == "x" for request in follower.named("Fetch"))
+def test_a_follower_of_redpanda_is_read_to_its_high_watermark(tmp_path: Path) -> None:
+    """It tells neither its log end nor its open transactions."""
+    follower = FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)
+    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
+    assert result.failures == {}
+    assert records(tmp_path, 2) == b"".join(BATCHES)
+    assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["complete"]) == (None, True)
+    assert all(request.rack_id == "x" for request in follower.named("Fetch"))
 
 
-class TestEntries:
-    def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer(self) -> None:
-        cut = batch(4, 5) + batch(6)[:-1]
-        assert list(complete_entries(cut, "s")) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
-        assert list(complete_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
+def entries(data: bytes) -> list[BatchEntry]:
+    return list(complete_entries(data, "s"))
 
-    def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
-        records = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
-        parsed = [(entry.position, entry.size_bytes, entry.last_offset) for entry in iter_entries(records, source="s")]
-        assert [
-            (entry.position, entry.size_bytes, entry.last_offset) for entry in complete_entries(records, "s")
-        ] == parsed
 
-    def test_old_magics_pass_as_they_are(self) -> None:
-        message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
-        assert list(complete_entries(message, "s")) == [BatchEntry(0, 26, 12, 12)]
+def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer() -> None:
+    cut = batch(4, 5) + batch(6)[:-1]
+    assert entries(cut) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
+    assert entries(cut + batch(6)[-1:] + b"\0" * 9)[-1].base_offset == 6
 
-    @pytest.mark.parametrize(
-        "damaged",
-        [
-            struct.pack(">qiib", 0, 13, 0, 2) + b"\0" * 60,
-            struct.pack(">qiib", 0, -5, 0, 2) + b"\0" * 60,
-            struct.pack(">qiib", 0, 14, 0, 2) + b"\0" * 60,
-            struct.pack(">qiib", -3, 50, 0, 2) + b"\0" * 60,
-            struct.pack(">qiib", 3, 50, 0, 2) + b"\xff" * 60,
-        ],
-    )
-    def test_what_no_broker_serves_is_damage(self, damaged: bytes) -> None:
-        with pytest.raises(CorruptLogError, match="s at byte 62: impossible"):
-            list(complete_entries(struct.pack(">qiib", 0, 50, 0, 1) + b"\0" * 45 + damaged, "s"))
+
+def test_headers_alone_give_the_entries_that_the_parser_finds() -> None:
+    data = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
+    parsed = [(entry.position, entry.size_bytes, entry.last_offset) for entry in iter_entries(data, source="s")]
+    assert [(entry.position, entry.size_bytes, entry.last_offset) for entry in entries(data)] == parsed
+
+
+def test_old_magics_pass_as_they_are() -> None:
+    message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
+    assert entries(message) == [BatchEntry(0, 26, 12, 12)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "size_bytes", "rest"),
+    [(0, 13, b"\0"), (0, -5, b"\0"), (0, 14, b"\0"), (-3, 50, b"\0"), (3, 50, b"\xff")],
+)
+def test_what_no_broker_serves_is_damage(offset: int, size_bytes: int, rest: bytes) -> None:
+    damaged = struct.pack(">qiib", offset, size_bytes, 0, 2) + rest * 60
+    with pytest.raises(CorruptLogError, match="s at byte 62: impossible"):
+        entries(struct.pack(">qiib", 0, 50, 0, 1) + b"\0" * 45 + damaged)
 
 
 def test_the_rate_limit_holds_for_all_readers_together(tmp_path: Path) -> None:
     clock = JumpingClock()
-    total = 3 * sum(map(len, BATCHES))
     brokers = {number: FakeBroker({TP: [WHOLE]}, answer_bytes=len(BATCHES[0])) for number in (1, 2, 3)}
-    read(tmp_path, brokers, clock=clock, limit=RateLimit(total // 10, clock))
+    read(tmp_path, brokers, clock=clock, limit=RateLimit(3 * TOTAL_BYTES // 10, clock))
     assert 9 <= clock.now <= 11  # ten seconds' worth, the first of which the bucket had
 
 
@@ -311,13 +289,3 @@ def test_a_bucket_fills_up_to_one_second() -> None:
 @pytest.mark.parametrize(("spoken", "version"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
 def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], version: int) -> None:
     assert FakeBroker({}, fetch_versions=spoken).ask(choose_fetch_version()) == version
-
-
-def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:
-    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
-    assert "supports none of the versions 11, 12 of Fetch" in result.failures[1, TP]
-
-
-def test_a_replica_that_is_not_served_is_a_failure(tmp_path: Path) -> None:
-    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, error=NOT_LEADER)})
-    assert result.failures == {(2, TP): "NotLeaderForPartitionError"}

@@ -46,11 +46,8 @@ def printed(verdict: Verdict, *, width: int | None = None, file: str | None = "a
     return text.getvalue()
 
 
-def test_a_clean_audit_is_one_line() -> None:
-    assert printed(audit(partition(0), partition(1))) == "0 of 2 partitions diverged, 2 agree   (cluster C, 3 s)\n"
-
-
 def test_findings_of_a_kind_are_one_paragraph_and_undecided_partitions_are_counted_by_cause() -> None:
+    assert printed(audit(partition(0), partition(1))) == "0 of 2 partitions diverged, 2 agree   (cluster C, 3 s)\n"
     scenarios = [partition(n, "anomaly") for n in range(2)] + [partition(2)]
     scenarios += [partition(n, "unknown", reason="gone", causes=("not-read",)) for n in range(3, 5)]
     assert printed(audit(*scenarios, findings=(finding(0), finding(1)), notes=("seen",))) == (
@@ -70,11 +67,8 @@ def test_findings_of_a_kind_are_one_paragraph_and_undecided_partitions_are_count
 def test_the_worst_comes_first() -> None:
     kinds = (
         finding(0, anomaly="committed-to-aborted", effect="latent"),
-        finding(1, anomaly="tombstone-divergence", decided=False),
-        finding(2, broker=1),
-        finding(3),
-        finding(4),
-    )
+        finding(1, anomaly="tombstone-divergence", decided=False), finding(2, broker=1), finding(3), finding(4),
+    )  # fmt: skip
     lines = printed(audit(partition(0, "anomaly"), findings=kinds)).splitlines()
     assert [line.split(None, 1)[1] for line in lines if line.startswith("ANOMALY")] == [
         "stuck-lso: orders-3, orders-4: broker 2 is wrong",
@@ -86,7 +80,6 @@ def test_the_worst_comes_first() -> None:
 
 def test_many_partitions_are_counted() -> None:
     text = printed(audit(findings=tuple(finding(number) for number in range(12))))
-    assert "orders-0, orders-1, orders-10, orders-11" not in text
     assert "orders-0, orders-1, orders-2, orders-3, orders-4, orders-5, orders-6, orders-7 and 4 more: broker" in text
 
 
@@ -130,26 +123,22 @@ def test_a_partition_is_a_test_case(tmp_path: Path) -> None:
 LED_BY = {leader: MetadataEvidence(leaders={("orders", 0): leader}, is_current=True) for leader in (-1, 1, 2)}
 
 
+HIDDEN_OFFSETS = {"witness": {"high_watermark_here": 1069}}
+DISAGREE = {"decided": False, "disagree": (ReplicaGroup(brokers=(1, 3), serves="nothing"),)}
+
+
 @pytest.mark.parametrize(
     ("facts", "leader", "expected"),
     [
         ({}, 2, "broker 2 leads: read_committed consumers stop at offset 5"),
-        (
-            {"witness": {"high_watermark_here": 1069}},
-            2,
-            "broker 2 leads: read_committed consumers stop at offset 5 (1,064 offsets are hidden)",
-        ),
+        (HIDDEN_OFFSETS, 2, "broker 2 leads: read_committed consumers stop at offset 5 (1,064 offsets are hidden)"),
         ({}, 1, "broker 2 follows: only consumers that read from followers get its records"),
         ({}, -1, NONE_LEADS),
         ({"anomaly": "tombstone-divergence"}, 2, "broker 2 leads: consumers get values that were deleted"),
         ({"effect": "latent"}, 2, "broker 2 leads: no record that is served now is wrong"),
         ({"anomaly": "hanging-transaction"}, 1, "read_committed consumers stop at offset 5"),
         ({"decided": False}, 1, "broker 1 leads"),
-        (
-            {"decided": False, "disagree": (ReplicaGroup(brokers=(1, 3), serves="nothing"),)},
-            1,
-            "broker 1 leads and serves nothing",
-        ),
+        (DISAGREE, 1, "broker 1 leads and serves nothing"),
     ],
 )
 def test_the_impact_depends_on_the_leader(facts: dict[str, Any], leader: int, expected: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from pyspark.sql import SparkSession
 
 from checkers.attribution.blame import (
@@ -63,70 +64,56 @@ def nothing(broker: int, log_start: int = 0) -> KeyState:
     return KeyState(broker, log_start)
 
 
-def test_nothing_is_decided_without_a_witness() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], EpochCoverage())
-    assert (blame.truth, blame.wrong, blame.right) == (None, frozenset(), frozenset())
+SERVED, GONE, DELETE_AT_9 = value(1, 5), nothing(2), deleted(2, 9)
+ALIKE = [SERVED, GONE, value(3, 5)]
+ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
+"""The delete at 5 was aborted; brokers 1 and 2 carried it out, and only broker 3 still has the value at 4."""
 
 
-def test_a_witness_without_the_value_shows_that_it_is_gone() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(2))
-    assert (blame.truth, blame.wrong, blame.right) == (SUPERSEDED, frozenset({1, 3}), frozenset({2}))
-    assert blame.reasons == ("broker 2 led leader epoch 0",)
+@pytest.mark.parametrize(
+    ("states", "coverage", "truth", "wrong", "right"),
+    [
+        (ALIKE, EpochCoverage(), None, set(), set()),
+        (ALIKE, witnesses(2), SUPERSEDED, {1, 3}, {2}),
+        (ALIKE, witnesses(1), 5, {2}, {1, 3}),
+        # A witness has received everything since the value was written, or else since the later delete.
+        ([value(1, 5, epoch=1), GONE, value(3, 5, epoch=1)], witnesses(2, since=2), None, set(), set()),
+        ([SERVED, deleted(2, 9, epoch=3), nothing(3)], witnesses(2, since=3), DELETED, {1}, {2, 3}),
+        # An older value may be right where the disputed value is gone, but not where the key was deleted.
+        ([SERVED, GONE, value(3, 1)], witnesses(2), SUPERSEDED, {1}, {2}),
+        ([SERVED, DELETE_AT_9, value(3, 1)], witnesses(2), DELETED, {1, 3}, {2}),
+        (ABORTED_DELETE, witnesses(3), 4, {1, 2}, {3}),
+        (ABORTED_DELETE, witnesses(3, since=1), None, set(), set()),
+        # A log that starts later neither decides nor is blamed.
+        ([SERVED, nothing(2, log_start=6), nothing(3)], witnesses(1, 2), 5, {3}, {1}),
+        ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
+        # A replica with the key in an open transaction is not blamed for the state.
+        ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
+    ],
+)
+def test_the_replicas_that_differ_from_what_a_witness_shows_are_wrong(
+    states: list[KeyState], coverage: EpochCoverage, truth: Any, wrong: Any, right: Any
+) -> None:
+    blame = blame_state(5, states, coverage)
+    assert (blame.truth, blame.wrong, blame.right) == (truth, wrong, right)
+    assert blame.contradiction is None
 
 
-def test_a_witness_with_the_value_shows_that_it_is_alive() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(1))
-    assert (blame.truth, blame.wrong, blame.right) == (5, frozenset({2}), frozenset({1, 3}))
-
-
-def test_a_witness_has_to_have_received_everything_since_the_value_was_written() -> None:
-    blame = blame_state(5, [value(1, 5, epoch=1), nothing(2), value(3, 5, epoch=1)], witnesses(2, since=2))
-    assert blame.wrong == frozenset()
-
-
-def test_a_later_delete_that_a_witness_has_counts_from_there_on() -> None:
-    blame = blame_state(5, [value(1, 5), deleted(2, 9, epoch=3), nothing(3)], witnesses(2, since=3))
-    assert (blame.truth, blame.wrong, blame.right) == (DELETED, frozenset({1}), frozenset({2, 3}))
-
-
-def test_an_older_value_may_be_right_where_the_disputed_one_is_gone() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 1)], witnesses(2))
-    assert (blame.wrong, blame.right) == (frozenset({1}), frozenset({2}))
-
-
-def test_an_older_value_is_wrong_where_the_key_was_deleted() -> None:
-    assert blame_state(5, [value(1, 5), deleted(2, 9), value(3, 1)], witnesses(2)).wrong == {1, 3}
+def test_the_reason_is_what_the_witness_received() -> None:
+    assert blame_state(5, ALIKE, witnesses(2)).reasons == ("broker 2 led leader epoch 0",)
 
 
 def test_witnesses_that_differ_decide_nothing() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(1, 2))
+    blame = blame_state(5, ALIKE, witnesses(1, 2))
     assert (blame.truth, blame.wrong) == (None, frozenset())
     assert "broker 1 led leader epoch 0; broker 2 led leader epoch 0" in str(blame.contradiction)
-
-
-def test_a_witness_with_an_older_value_contradicts_one_that_saw_the_delete() -> None:
-    blame = blame_state(5, [value(1, 5), deleted(2, 9), value(3, 1)], witnesses(2, 3))
-    assert blame.contradiction is not None
-
-
-def test_a_log_that_starts_later_neither_decides_nor_is_blamed() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2, log_start=6), nothing(3)], witnesses(1, 2))
-    assert (blame.wrong, blame.right) == (frozenset({3}), frozenset({1}))
-
-
-def test_a_replica_with_the_key_in_an_open_transaction_is_not_blamed_for_the_state() -> None:
-    stuck = transactional(2, OPEN)
-    assert blame_state(5, [value(1, 9), stuck, value(3, 9)], witnesses(1)).wrong == frozenset()
+    assert blame_state(5, [SERVED, DELETE_AT_9, value(3, 1)], witnesses(2, 3)).contradiction is not None
 
 
 def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker() -> None:
     blame = blame_transaction([transactional(1, ABORTED), transactional(2, COMMITTED), nothing(3)], witnesses(1))
     assert (blame.truth, blame.wrong, blame.right) == (ABORTED, frozenset({2}), frozenset({1}))
-
-
-def test_an_open_transaction_is_no_outcome() -> None:
-    blame = blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1))
-    assert blame.truth is None
+    assert blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1)).truth is None
 
 
 def test_what_replicas_serve_in_words() -> None:
@@ -138,21 +125,6 @@ def test_what_replicas_serve_in_words() -> None:
         "nothing": [4],
         "nothing (its log starts at 7)": [5],
     }
-
-
-def test_a_witness_with_the_older_value_accuses_who_serves_a_delete() -> None:
-    """The delete at 5 was aborted; brokers 1 and 2 carried it out, and only broker 3 still has the value at 4."""
-    states = [deleted(1, 5), nothing(2), value(3, 4)]
-    blame = blame_state(5, states, witnesses(3))
-    assert blame.truth == 4
-    assert blame.wrong == {1, 2}
-    assert blame.right == {3}
-    assert blame_state(5, states, witnesses(3, since=1)).wrong == frozenset()
-
-
-def test_who_has_deleted_the_records_before_the_disputed_one_is_not_accused() -> None:
-    blame = blame_state(5, [deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3))
-    assert blame.wrong == {1}
 
 
 K, L = b"K", b"L"
@@ -174,11 +146,8 @@ def states(spark: SparkSession, records: list[tuple[Any, ...]], disputed: int) -
 
 
 def test_the_last_committed_record_counts_and_not_what_is_aborted_or_open(spark: SparkSession) -> None:
-    (state,) = states(
-        spark,
-        [(1, K, 3, False, COMMITTED), (1, K, 12, True, COMMITTED), (1, K, 15, False, ABORTED), (1, K, 18, False, OPEN)],
-        disputed=15,
-    ).values()
+    records = [(3, False, COMMITTED), (12, True, COMMITTED), (15, False, ABORTED), (18, False, OPEN)]
+    (state,) = states(spark, [(1, K, *record) for record in records], disputed=15).values()
     assert state["last"] == {"offset": 12, "tombstone": True, "leader_epoch": 1}
     assert state["at"]["belief"] == ABORTED
     assert state["open_from"] == 18
@@ -201,7 +170,4 @@ def row(offset: int | None, key: bytes | None = K, **witness: int) -> dict[str, 
 def test_disputed_are_a_finding_s_record_and_the_delete_that_it_misses() -> None:
     place = ("run", "t", 0, K)
     assert disputed_records([row(4, deleted_at=7), row(4)]) == [(*place, 4), (*place, 7)]
-
-
-def test_a_finding_without_a_key_or_an_offset_disputes_no_record() -> None:
-    assert disputed_records([row(4, key=None), row(None)]) == []
+    assert disputed_records([row(4, key=None), row(None)]) == [], "a finding without a key or an offset"

@@ -23,10 +23,7 @@ from checkers.replay.judged import Judged, judge
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
 
-PARAMETERS = [pytest.param(case, id=case.history.name) for case in CASES]
-
 CHECKERS = (stuck_lso, aborted_to_committed, committed_to_aborted, tombstone_divergence)
-
 Rows = list[Mapping[str, Any]]
 
 
@@ -65,8 +62,8 @@ def by_run(rows: Iterable[Mapping[str, Any]]) -> dict[str, Rows]:
     return runs
 
 
-@pytest.mark.parametrize("case", PARAMETERS)
-def test_findings(case: Case, results: Results) -> None:
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.history.name) for case in CASES])
+def test_findings_and_doubts(case: Case, results: Results) -> None:
     rows = results.findings.get(case.history.name, [])
     assert [_facts(row) for row in rows] == [
         (w.anomaly, w.broker, "t", 0, w.offset, w.key, w.producer_id, w.effect, list(w.candidates))
@@ -76,24 +73,14 @@ def test_findings(case: Case, results: Results) -> None:
         assert expected.says in row["explanation"]
         witness = json.loads(row["witness"])
         assert {name: witness.get(name) for name in expected.witness} == expected.witness
+    doubts = results.doubts.get(case.history.name, [])
+    assert [(row["kind"], row["broker"]) for row in doubts] == [(w.kind, w.broker) for w in case.doubts], doubts
+    assert all(expected.says in row["reason"] for row, expected in zip(doubts, case.doubts, strict=True))
 
 
 def _facts(row: Mapping[str, Any]) -> tuple[Any, ...]:
     names = ("anomaly", "broker", "topic", "partition", "offset", "key", "producer_id", "effect", "candidates")
     return tuple(row[name].decode() if name == "key" else row[name] for name in names)
-
-
-@pytest.mark.parametrize("case", PARAMETERS)
-def test_doubts(case: Case, results: Results) -> None:
-    rows = results.doubts.get(case.history.name, [])
-    assert [(row["kind"], row["broker"]) for row in rows] == [(w.kind, w.broker) for w in case.doubts], rows
-    for row, expected in zip(rows, case.doubts, strict=True):
-        assert expected.says in row["reason"]
-
-
-def test_names_are_unique() -> None:
-    names = [history.name for history in [*(case.history for case in CASES), *EXPOSURES]]
-    assert len(set(names)) == len(names)
 
 
 BOTH = (TOMBSTONE, MARKER)

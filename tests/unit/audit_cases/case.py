@@ -1,43 +1,18 @@
 """The expected result of an audit of copied log directories, and the names that the cases share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from copied import Copy
-from literal import Txn, put
+from checker_cases.case import DIVERGED, HIDDEN, POISON, Finding
+from copied import Copy, copy
+from literal import Entry
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 
-T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
-"""Transactions of one producer whose epoch stays (v1): a marker may be any of theirs."""
-V1, V2, V3 = Txn(6, "v/1", epoch=0), Txn(6, "v/2", epoch=1), Txn(6, "v/3", epoch=2)
-"""Transactions of one producer whose epoch rises with each end (v2, KIP-890): V1's own marker is in the epoch of V2."""
-U1, X1 = Txn(7, "u/1"), Txn(8, "x/1")
-"""Transactions of other producers."""
-
-STUCK, POISON = "stuck-lso", "aborted-to-committed"
-HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"
-
-END = put(9, "end")
-"""Logs end with a record: the cleaner leaves the last segment alone."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields."""
-
-    anomaly: str
-    broker: int
-    offset: int
-    key: str | None
-    producer_id: int | None
-    effect: str
-    candidates: tuple[str, ...] = ()
-    says: str = ""
-    witness: dict[str, Any] = field(default_factory=dict)
-    decided: bool = True
+ANY = (DIVERGED, POISON, HIDDEN)
+HANGING, UNEXPLAINED = "hanging-transaction", "unexplained-divergence"
 
 
 def undecided(*place: Any, **more: Any) -> Finding:
@@ -61,6 +36,11 @@ class Case:
     spoil: Callable[[Path], None] = lambda _: None
 
 
+def both(*log: Entry, **fields: Any) -> tuple[Copy, Copy]:
+    """Return two replicas with the same log."""
+    return copy(1, *log, **fields), copy(2, *log, **fields)
+
+
 def clean(name: str, *copies: Copy, **more: Any) -> Case:
     return Case(name, copies, CLEAN, **{"says": f"{len(copies)} replicas were read to offset", **more})
 
@@ -69,5 +49,7 @@ def unknown(name: str, *copies: Copy, says: str, **more: Any) -> Case:
     return Case(name, copies, UNKNOWN, says=says, **more)
 
 
-def anomaly(name: str, copies: tuple[Copy, ...], *findings: Finding) -> Case:
+def anomaly(name: str, *copies_and_findings: Copy | Finding) -> Case:
+    copies = tuple(copied for copied in copies_and_findings if isinstance(copied, Copy))
+    findings = tuple(finding for finding in copies_and_findings if isinstance(finding, Finding))
     return Case(name, copies, ANOMALY, findings, findings[0].says)

@@ -1,60 +1,45 @@
 """Transactions that one replica, or every replica, holds open, with their coordinator's log."""
 
+from checker_cases.case import STUCK, Finding
+from checker_cases.transactions import END, T1, T2
 from copied import Copy, copy
 from literal import commit, emptied, emptied_marker, put
 
-from audit_cases.case import END, STUCK, T1, T2, Finding, anomaly, clean, unknown
-from checkers.finding import HANGING_TRANSACTION as HANGING
+from audit_cases.case import HANGING, anomaly, both, clean, unknown
 from checkers.finding import VISIBLE
 
 HELD_BY_ONE = copy(2, put(0, "K", T1), put(2, "K"), END)
 
 STUCK_CASES = [
-    anomaly(
-        "open here, and not open on a broker without its records",
-        (copy(1, put(2, "K"), END), HELD_BY_ONE),
+    anomaly("open here, and not open on a broker without its records",
+        copy(1, put(2, "K"), END), HELD_BY_ONE,
         Finding(
             STUCK, 2, 0, "K", 5, VISIBLE,
             witness={"outcome": "decided", "not_open_on_broker": 1, "marker_seen_elsewhere_at": None},
         ),
     ),
-    anomaly(
-        "open here, and not in what a broker remembered before a later marker of the producer",
-        (
-            copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2), snapshots={10: {T1: None}}),
-            HELD_BY_ONE,
-        ),
+    anomaly("open here, and not in what a broker remembered before a later marker of the producer",
+        copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2), snapshots={10: {T1: None}}), HELD_BY_ONE,
         Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "decided", "not_open_on_broker": 1}),
     ),
-    clean(
-        "open here, and a later marker elsewhere may have ended it",
-        copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2)),
-        HELD_BY_ONE,
+    clean("open here, and a later marker elsewhere may have ended it",
+        copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2)), HELD_BY_ONE,
     ),
-    unknown(
-        "open here, and an emptied marker beyond this log's end may have ended it",
-        copy(1, put(2, "K"), END, emptied_marker(10, T1)),
-        HELD_BY_ONE,
-        says="broker 1 has cleaned beyond that",
+    unknown("open here, and an emptied marker beyond this log's end may have ended it",
+        copy(1, put(2, "K"), END, emptied_marker(10, T1)), HELD_BY_ONE, says="broker 1 has cleaned beyond that",
     ),
-    anomaly(
-        "open here, and of its marker a remnant is left elsewhere",
-        (copy(1, emptied_marker(1, T1), put(2, "K"), END, log_start=1), HELD_BY_ONE),
+    anomaly("open here, and of its marker a remnant is left elsewhere",
+        copy(1, emptied_marker(1, T1), put(2, "K"), END, log_start=1), HELD_BY_ONE,
         Finding(
             STUCK, 2, 0, "K", 5, VISIBLE,
             witness={"outcome": "decided", "not_open_on_broker": None, "marker_seen_elsewhere_at": 1},
         ),
     ),
-    anomaly(
-        "opened by an emptied batch",
-        (copy(1, put(2, "K"), END), copy(2, emptied(0, T1), put(2, "K"), END)),
+    anomaly("opened by an emptied batch",
+        copy(1, put(2, "K"), END), copy(2, emptied(0, T1), put(2, "K"), END),
         Finding(STUCK, 2, 0, None, 5, VISIBLE, says="(producer 5, key (no key)) has ended"),
     ),
-    clean(
-        "open here, and a log that starts later proves nothing",
-        copy(1, put(2, "K"), END, log_start=1),
-        HELD_BY_ONE,
-    ),
+    clean("open here, and a log that starts later proves nothing", copy(1, put(2, "K"), END, log_start=1), HELD_BY_ONE),
 ]  # fmt: skip
 
 OPEN = (put(0, "K", T1), END)
@@ -66,9 +51,8 @@ def ended_by(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
 
 
 HANGING_CASES = [
-    anomaly(
-        "open everywhere, and its coordinator is done",
-        ended_by(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
+    anomaly("open everywhere, and its coordinator is done",
+        *ended_by(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
         *(
             Finding(
                 HANGING, broker, 0, None, 5, VISIBLE, says="its coordinator has finished it (CompleteCommit)",
@@ -80,11 +64,9 @@ HANGING_CASES = [
     clean("open everywhere, and its coordinator is at it", *ended_by(("t", 5, "CompleteCommit"), ("t", 5, "Ongoing"))),
     clean("open everywhere, and its coordinator has yet to write the marker", *ended_by(("t", 5, "PrepareCommit"))),
     clean("open everywhere, and another producer is done", *ended_by(("u", 7, "CompleteAbort"))),
-    clean("open everywhere, and the coordinator's log was not copied", copy(1, *OPEN), copy(2, *OPEN)),
+    clean("open everywhere, and the coordinator's log was not copied", *both(*OPEN)),
     clean("open everywhere, and it was forgotten", *ended_by(("t", 5, "CompleteCommit"), ("t", None, None))),
-    anomaly(
-        "the coordinator is done, and one replica does not hold it open: no hanging transaction",
-        (copy(1, END), copy(2, *OPEN, coordinator=(("t", 5, "CompleteAbort"),))),
-        Finding(STUCK, 2, 0, "K", 5, VISIBLE),
+    anomaly("the coordinator is done, and one replica does not hold it open: no hanging transaction",
+        copy(1, END), copy(2, *OPEN, coordinator=(("t", 5, "CompleteAbort"),)), Finding(STUCK, 2, 0, "K", 5, VISIBLE),
     ),
 ]  # fmt: skip

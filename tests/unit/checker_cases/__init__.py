@@ -13,13 +13,6 @@ from checker_cases.stuck_lso import NOT_STUCK_CASES, STUCK_CASES
 from checker_cases.tombstone_divergence import DIVERGED_CASES
 
 CASES: Final[tuple[Case, ...]] = (
-    *STUCK_CASES,
-    *NOT_STUCK_CASES,
-    *POISON_CASES,
-    *HIDDEN_CASES,
-    *DIVERGED_CASES,
-    *LEGAL_CASES,
-    *DOUBT_CASES,
-    *EDGE_CASES,
-    *REDPANDA_CASES,
-)
+    *STUCK_CASES, *NOT_STUCK_CASES, *POISON_CASES, *HIDDEN_CASES, *DIVERGED_CASES, *LEGAL_CASES, *DOUBT_CASES,
+    *EDGE_CASES, *REDPANDA_CASES,
+)  # fmt: skip

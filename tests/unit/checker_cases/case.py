@@ -3,14 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from literal import History, Txn, put
-
-T1, T2, T3 = Txn(5, "t/1"), Txn(5, "t/2"), Txn(5, "t/3")
-"""Transactions of one producer, as librdkafka writes them: its epoch stays (transactions v1)."""
-V1, V2 = Txn(6, "v/1", epoch=0), Txn(6, "v/2", epoch=1)
-"""Transactions of one producer whose epoch rises with each (v2, KIP-890)."""
-U1 = Txn(7, "u/1")
-"""A transaction of another producer."""
+from literal import Entry, History, Replica, replica
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
 HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"
@@ -22,18 +15,20 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 class Finding:
     """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields.
 
-    ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers.
+    ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers. ``decided``
+    is of audits only.
     """
 
     anomaly: str
     broker: int
     offset: int
-    key: str
+    key: str | None
     producer_id: int | None
     effect: str
     candidates: tuple[str, ...] = ()
     says: str = ""
     witness: dict[str, Any] = field(default_factory=dict)
+    decided: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,11 +49,14 @@ class Case:
     doubts: tuple[Doubt, ...] = ()
 
 
-def case(name: str, *expected: Finding | Doubt, **history: Any) -> Case:
-    """Return a case of a `History` with these fields, and all findings and doubts about it."""
-    findings = tuple(result for result in expected if isinstance(result, Finding))
-    return Case(History(name, **history), findings, tuple(result for result in expected if isinstance(result, Doubt)))
+def case(name: str, *results_and_replicas: Finding | Doubt | Replica, **history: Any) -> Case:
+    """Return a case: all findings and doubts about a `History` with these replicas at its end, and other fields."""
+    findings = tuple(finding for finding in results_and_replicas if isinstance(finding, Finding))
+    doubts = tuple(doubt for doubt in results_and_replicas if isinstance(doubt, Doubt))
+    after = tuple(replica for replica in results_and_replicas if isinstance(replica, Replica))
+    return Case(History(name, after, **history), findings, doubts)
 
 
-END = put(9, "end")
-"""Logs end with a record: the cleaner leaves the last segment alone."""
+def both(*log: Entry, **fields: Any) -> tuple[Replica, Replica]:
+    """Return two replicas with the same log."""
+    return replica(1, *log, **fields), replica(2, *log, **fields)
