@@ -131,9 +131,7 @@ def test_an_encrypted_key_is_opened_with_its_password(
             read(tmp_path, {**tls, **own, "ssl.key.password": password})
 
 
-def test_a_store_of_java_has_the_form_of_its_first_bytes(
-    tmp_path: Path, java_store: bytes, tls: dict[str, str]
-) -> None:
+def test_a_java_store_has_the_form_of_its_first_bytes(tmp_path: Path, java_store: bytes, tls: dict[str, str]) -> None:
     store = tmp_path / "own.jks"
     store.write_bytes(java_store)
     properties = {**tls, "ssl.keystore.location": str(store), "ssl.keystore.password": "secret"}

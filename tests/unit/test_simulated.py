@@ -40,9 +40,7 @@ def payload(run: Simulated, broker: int, snapshot: str = AFTER_REJOIN) -> set[st
 
 
 @pytest.mark.parametrize("target", SIMULATED)
-def test_the_same_seed_gives_the_same_bytes_everywhere_and_another_seed_gives_others(
-    target: str, tmp_path: Path
-) -> None:
+def test_the_same_seed_gives_the_same_bytes_everywhere_and_another_seed_others(target: str, tmp_path: Path) -> None:
     assert simulate(tmp_path / "run", target).digest() == DIGESTS[target]
     assert simulate(tmp_path / "other", target, seed=2).digest() != DIGESTS[target]
 

@@ -69,9 +69,7 @@ def test_verdicts_are_counted_by_version(results: Path, site: Path) -> None:
     assert text.count('<span class="faint">no run</span>') == 12
 
 
-def test_folders_that_vanish_while_runs_are_looked_for(
-    results: Path, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_vanish_during_the_search(results: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(results, 1, CLEAN)
     gone, scan = results / "nightly", os.scandir
     gone.mkdir()

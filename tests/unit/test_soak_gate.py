@@ -62,9 +62,7 @@ def test_every_broker_that_stayed_holds_what_is_exposed(by_1: Events, by_2: Even
 
 
 @pytest.mark.parametrize(("answer", "problem"), [("ok", "not seen to have held"), ("info", "not released it since")])
-def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its_name(
-    answer: str, problem: str
-) -> None:
+def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_of_its_name(answer: str, problem: str) -> None:
     """Found by a soak (seed 691): the gate of a broker held a partition, and its topic was deleted meanwhile."""
     recreated = [
         {"f": "recreate topic", "type": "invoke", "op": 7, "topic": "t", "time_ms": 8_000},

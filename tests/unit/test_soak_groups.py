@@ -170,9 +170,7 @@ WRITTEN, SENT = offset_batch(0, 5), offset_batch(1, 6, transactional=True)
         ([offset_batch(0, 6, transactional=True), offset_batch(1, 7), end(2, commit=True)], 7, set()),
     ],
 )
-def test_a_coordinator_reads_a_replica(
-    tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]
-) -> None:
+def test_the_view_of_a_replica(tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]) -> None:
     group = encode_batch(base_offset=9, records=[Record(9, 0, encode_group_key("g"), None, ())])
     group_view = replayed(replica(tmp_path / "__consumer_offsets-0", *batches, group), 1, drops_pending=True)
     assert (group_view.broker, group_view.partition) == (1, 0)

@@ -117,9 +117,7 @@ def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]
     assert LOST not in {name for name, _ in named(result)}
 
 
-def names_of_offsets(
-    anomaly: str, brokers: tuple[int, ...], evidence: RoundEvidence
-) -> tuple[list[tuple[int, str]], str]:
+def offset_names(anomaly: str, brokers: tuple[int, ...], evidence: RoundEvidence) -> tuple[list[tuple[int, str]], str]:
     """Return partition and name of each wrong offset of two partitions, and the words of the first one's cause."""
     places = [(number, broker) for number in (0, 1) for broker in brokers]
     symptoms = [Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly) for number, broker in places]
@@ -131,7 +129,7 @@ def names_of_offsets(
 @pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST), ((1, 3), "stuck-lso")])
 def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name: str) -> None:
     loss = Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)
-    names, words = names_of_offsets("stuck-lso", brokers, RoundEvidence(truth({}), (1, 2, 3), [loss]))
+    names, words = offset_names("stuck-lso", brokers, RoundEvidence(truth({}), (1, 2, 3), [loss]))
     assert names == [*((0, name) for _ in brokers), *((1, "stuck-lso") for _ in brokers)]
     assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in words) is (name == LOST)
 
@@ -148,7 +146,7 @@ def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
     anomaly: str, brokers: tuple[int, ...], name: str
 ) -> None:
     line = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
-    names, words = names_of_offsets(anomaly, brokers, RoundEvidence(truth({}), (1, 2, 3), skipped=[line]))
+    names, words = offset_names(anomaly, brokers, RoundEvidence(truth({}), (1, 2, 3), skipped=[line]))
     assert names == [*((0, name) for _ in brokers), *((1, anomaly) for _ in brokers)]
     assert ("left out the marker of a transaction of soak-1-t0" in words) is (name == SKIPPED_MARKER)
 

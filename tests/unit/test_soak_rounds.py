@@ -178,9 +178,7 @@ def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Pa
     assert played.plan == SMALL
 
 
-def test_topics_that_are_not_created_are_the_failure_of_their_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_that_are_not_created_fail_their_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise HarnessError("soak-1-0 was not created within 30 s")
 

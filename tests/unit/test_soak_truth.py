@@ -42,10 +42,8 @@ def names_of(evidence: RoundEvidence) -> list[set[str]]:
     return list(names_by_replica(evidence).values())
 
 
-def wrote(
-    number: int, key: str, offset: int | None, transaction: int | None = None, *, deletes: bool = False
-) -> WrittenRecord:
-    return WrittenRecord(number, *TP, key, deletes, transaction, offset)
+def wrote(number: int, key: str, offset: int | None, txn: int | None = None, *, deletes: bool = False) -> WrittenRecord:
+    return WrittenRecord(number, *TP, key, deletes, txn, offset)
 
 
 def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
@@ -177,9 +175,7 @@ def test_a_missed_marker_that_agrees_is_right_by_luck() -> None:
 
 @pytest.mark.parametrize(("outcome", "judged"), [(ABORTED, BY_LUCK), (COMMITTED, RIGHT), (UNKNOWN, EITHER)])
 @pytest.mark.parametrize("is_emptied", [True, False])
-def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
-    outcome: str, judged: str, *, is_emptied: bool
-) -> None:
+def test_a_missed_marker_shows_by_the_rest_of_its_transaction(outcome: str, judged: str, *, is_emptied: bool) -> None:
     """An empty batch, or the entry of `.txnindex` alone."""
     log = clients(outcome)
     log.writes[3], log.transactions[10] = wrote(3, "o", 3, 10), Transaction(10, "id", ABORTED)
@@ -386,12 +382,10 @@ def test_errors_have_names(log: ClientLog, batches: list[bytes], names: set[str]
     assert named_here(log, *batches) == names
 
 
-@pytest.mark.parametrize(
-    ("deleted_before", "log_start", "names"), [(1, 1, set()), (2, 2, set()), (2, 0, {UNEXPLAINED})]
-)
-def test_records_below_the_log_start_are_served_by_nobody(deleted_before: int, log_start: int, names: set[str]) -> None:
+@pytest.mark.parametrize(("before", "log_start", "names"), [(1, 1, set()), (2, 2, set()), (2, 0, {UNEXPLAINED})])
+def test_records_below_the_log_start_are_served_by_nobody(before: int, log_start: int, names: set[str]) -> None:
     log = plain((False, 0), (False, 1))
-    log.deleted_before[TP] = deleted_before
+    log.deleted_before[TP] = before
     assert named_here(log, *([VALUE, data(2, 1, "k")] if log_start else []), log_start=log_start) == names
 
 

@@ -43,9 +43,7 @@ CLUSTER = "spark://master:7077"
         ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
     ],
 )
-def test_what_is_no_spark_is_one_sentence(
-    master: str, pair: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_options_are_reported(master: str, pair: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError) as caught:
@@ -132,10 +130,8 @@ def test_the_python_in_an_archive_of_workers_is_this_one_for_the_driver(
     monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
     write_driver_python(replace(spec(CLUSTER), scratch_dir=tmp_path))
     program = "import sys; print(sys.prefix, *sys.argv[1:])"
-    done = subprocess.run(
-        [tmp_path / "env/bin/python", "-c", program, "a b"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{sys.prefix} a b\n"
+    output = subprocess.check_output([tmp_path / "env/bin/python", "-c", program, "a b"], text=True)
+    assert output == f"{sys.prefix} a b\n"
 
 
 def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

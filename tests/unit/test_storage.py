@@ -6,18 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import metadata_logs as logs
 import pytest
 from fakes.storage import InMemoryFiles, remote_path
-from metadata_logs import (
-    FOLDER,
-    change,
-    encode_log,
-    encode_snapshot,
-    partition,
-    read_metadata_log,
-    snapshot_name,
-    topic,
-)
 
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.storage import AUTHENTICATION, AZURE_KEY, READ_AHEAD_BYTES, S3A, Storage, place
@@ -74,13 +65,14 @@ def test_folders_are_listed_once_in_a_process(storage: InMemoryFiles, at: At) ->
 
 
 def test_a_metadata_log(at: At) -> None:
+    begin = [logs.topic("t"), logs.partition("t", 0, (1, 2))]
     files = {
-        f"/copies/{FOLDER}/{100:020}.log": encode_log([change("t", 0, leader=2)], first_offset=100),
-        f"/copies/{FOLDER}/{snapshot_name(100)}": encode_snapshot([topic("t"), partition("t", 0, (1, 2))]),
+        f"/copies/{logs.FOLDER}/{100:020}.log": logs.encode_log([logs.change("t", 0, leader=2)], first_offset=100),
+        f"/copies/{logs.FOLDER}/{logs.snapshot_name(100)}": logs.encode_snapshot(begin),
     }
-    metadata = read_metadata_log(at(InMemoryFiles(files), f"/copies/{FOLDER}"))
+    metadata = logs.read_metadata_log(at(InMemoryFiles(files), f"/copies/{logs.FOLDER}"))
     assert [state.leader for state in metadata.histories["t", 0].states] == [1, 2]
-    assert str(metadata.source) == f"mem://here/copies/{FOLDER}"
+    assert str(metadata.source) == f"mem://here/copies/{logs.FOLDER}"
 
 
 def test_a_path_with_patterns(storage: InMemoryFiles, at: At) -> None:
@@ -167,7 +159,7 @@ def test_a_bucket_and_its_settings() -> None:
         ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:1"),
     ],
 )
-def test_a_namenode(
+def test_namenodes(
     text: str, conf: dict[str, str], protocol: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "me")

@@ -67,5 +67,3 @@ def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(
 ) -> None:
     (row,) = differing(spark, starts=(LONG, SHORT, 12), log_starts=(0, 0, log_start))
     assert sorted(span["broker"] for span in row["spans"]) == brokers
-
-

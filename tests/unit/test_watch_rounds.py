@@ -36,21 +36,10 @@ from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
 from harness.audit.removal_settings import RemovalSettings
 from harness.audit.watch import comparisons, run
+from harness.audit.watch import status as watch_status
 from harness.audit.watch.checks import Checks
 from harness.audit.watch.comparisons import Comparisons, in_order
-from harness.audit.watch.status import (
-    PREFIX,
-    WatchChecks,
-    WatchStatus,
-    check,
-    families,
-    health,
-    lso_spread,
-    open_transactions,
-    page,
-    partitions_json,
-    problems,
-)
+from harness.audit.watch.status import WatchChecks, WatchStatus, check
 from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
@@ -115,8 +104,8 @@ STATUS = WatchStatus(
 
 
 def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
-    every = (sample for family in families(status, NOW_MS) for sample in family.samples)
-    return {(sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value for sample in every}
+    every = (sample for family in watch_status.families(status, NOW_MS) for sample in family.samples)
+    return {(sample.name.removeprefix(watch_status.PREFIX), *sample.labels.values()): sample.value for sample in every}
 
 
 @pytest.mark.parametrize(
@@ -128,9 +117,7 @@ def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
         pytest.param({}, {"new": 450, "b": 600}, 1000, "c new a b", id="a failed one waits as if it were compared"),
     ],
 )
-def test_the_order_of_comparisons(
-    suspected: dict[str, int], tried: dict[str, int], before_ms: int, topics: str
-) -> None:
+def test_order_of_comparisons(suspected: dict[str, int], tried: dict[str, int], before_ms: int, topics: str) -> None:
     compared_ms = {"a": 500, "b": 300, "c": 400}
     partitions = {(topic, 0): WatchedPartition(1, time_ms) for topic, time_ms in compared_ms.items()}
     partitions["new", 0] = WatchedPartition(450)
@@ -207,10 +194,11 @@ class TestStatus:
     def test_every_metric_is_on_the_page_of_the_watch(self) -> None:
         text = (ROOT / "docs/how-to/watch.md").read_text()
         documented = {name.removesuffix("_total") for name in re.findall(r"^\| `([a-z_]+)`", text, re.MULTILINE)}
-        assert {family.name.removeprefix(PREFIX) for family in families(STATUS, NOW_MS)} <= documented
+        metrics = {family.name for family in watch_status.families(STATUS, NOW_MS)}
+        assert {name.removeprefix(watch_status.PREFIX) for name in metrics} <= documented
 
     def test_the_json_has_the_worst_first_and_no_deleted_topic(self) -> None:
-        content = json.loads(partitions_json(STATUS, NOW_MS)[1])
+        content = json.loads(watch_status.partitions_json(STATUS, NOW_MS)[1])
         assert content["cluster_id"] == "id"
         assert [(row["scenario"], row["verdict"], row["age_s"]) for row in content["partitions"]] == [
             ("t-0", "anomaly", 9.0), ("u-2", "unknown", None), ("u-0", "unknown", 30.0), ("u-1", "clean", 60.0)
@@ -219,7 +207,7 @@ class TestStatus:
         assert content["partitions"][1]["causes"] == ["not-compared"]
 
     def test_the_page_is_one_file_in_which_texts_are_no_markup(self) -> None:
-        _, text = page(STATUS, NOW_MS)
+        _, text = watch_status.page(STATUS, NOW_MS)
         assert "1 diverged, 2 undecided, 1 agree" in text
         assert text.index("t-0</th>") < text.index("u-2</th>") < text.index("u-0</th>") < text.index("u-1</th>")
         assert "a marker &lt;is&gt; missing groups are stuck" in text
@@ -238,11 +226,11 @@ class TestStatus:
     )  # fmt: skip
     def test_failures_and_old_checks_are_problems(self, changes: Any, wrong: Sequence[str]) -> None:
         status = replace(STATUS, **changes)
-        assert problems(status, NOW_MS) == wrong
+        assert watch_status.problems(status, NOW_MS) == wrong
         assert samples(status)["healthy",] == (not wrong)
 
     def test_health_has_what_is_found_and_what_cannot_be_seen(self) -> None:
-        answer = health(STATUS)
+        answer = watch_status.health(STATUS)
         assert (answer["partitions"], answer["verdicts"]) == (4, {"anomaly": 1, "unknown": 2, "clean": 1})
         assert answer["notes"] == ["broker 2 holds it open", "v may not be read", "reassignments are unknown"]
 
@@ -284,7 +272,8 @@ class TestChecks:
         assert prefilter(cluster_of({})).suspicions == ()
 
     def test_a_transaction_that_is_open_on_two_replicas_counts_once(self) -> None:
-        assert (open_transactions(STATUSES), lso_spread(STATUSES)) == ({"t": 1}, {"t": 15, "u": 0})
+        assert watch_status.open_transactions(STATUSES) == {"t": 1}
+        assert watch_status.lso_spread(STATUSES) == {"t": 15, "u": 0}
 
 
 class NothingRead:
@@ -304,9 +293,7 @@ class TestComparisons:
         self.lines: list[str] = []
         self.verdicts = dict.fromkeys(self.sizes, "clean")
         self.failure: Exception | None = None
-        monkeypatch.setattr(
-            comparisons, "partition_sizes", lambda *given: {place: self.sizes[place] for place in given[2]}
-        )
+        monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: {tp: self.sizes[tp] for tp in given[2]})
         monkeypatch.setattr(Comparisons, "_compare", lambda watch, batch: self.compare(watch, batch))  # noqa: PLW0108
         cluster = cluster_of({"t": 1, "u": 2})
         checks = replace(checks_of(cluster), answers=replace(ANSWERS, suspicions=()))
@@ -408,10 +395,10 @@ def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: 
     with closing(WatchStore(tmp_path, "id")) as store:
         watch = Comparisons(request, cluster.client, store, NothingRead(), print, status)  # type: ignore[arg-type]
         assert watch.compare_next(), watch.status.comparison_failure
-        row = json.loads(partitions_json(watch.status, watch.client.clock.time_ms())[1])["partitions"][0]
+        row = json.loads(watch_status.partitions_json(watch.status, watch.client.clock.time_ms())[1])["partitions"][0]
         assert (row["scenario"], row["verdict"], row["findings"][0]["anomaly"]) == ("t-0", "anomaly", "stuck-lso")
         assert samples(watch.status)["diverged_partitions", "stuck-lso"] == 1
-        assert "consumers" in page(watch.status, NOW_MS)[1]
+        assert "consumers" in watch_status.page(watch.status, NOW_MS)[1]
         assert not watch.compare_next()
 
 
