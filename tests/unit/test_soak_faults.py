@@ -46,8 +46,7 @@ def test_faults_overlap_and_a_quorum_stays_whatever_is_drawn() -> None:
     most, names = 0, set[str]()
     for number in range(3000):
         context = replace(context, drawn=number, now_s=float(number))
-        operation = choose(context)
-        if operation is None:
+        if (operation := choose(context)) is None:
             continue
         assert isinstance(operation, Inject | Heal)
         names.add(operation.fault)
