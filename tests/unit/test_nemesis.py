@@ -46,7 +46,7 @@ def on_late_broker(backoff_ms: str | None) -> str:
     return f"broker 3: { {'log.cleaner.backoff.ms': backoff_ms} }"
 
 
-def reassign(*replicas: int, to: type[Sequence[int]] = list) -> str:
+def reassign(*replicas: int, to: Callable[[Sequence[int]], Sequence[int]] = list) -> str:
     return f"reassign { {(topic, 0): to(replicas) for topic in SCENARIOS.split(', ')} }"
 
 

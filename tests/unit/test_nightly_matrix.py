@@ -65,7 +65,7 @@ def test_one_run_is_for_all_anomalies_of_a_target(
 
 
 def test_protections_are_an_axis() -> None:
-    axes = {"nemeses": ["kill", "relay"], "protections": ["none", "gate", "guard"]}
+    axes: dict[str, Any] = {"nemeses": ["kill", "relay"], "protections": ["none", "gate", "guard"]}
     night = matrix(targets=["kafka-4.4"], anomalies=["stuck-lso"], **axes)
     options = [options_of(outage, night) for outage in night.outages]
     words = [{"--gate", "--guard"} & set(command_of(outage, night, Path("r"), None)) for outage in night.outages]

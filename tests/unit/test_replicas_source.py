@@ -135,7 +135,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]
         source = KafkaReplicas({"kafka.bootstrap.servers": "kafka-1:9092", "columns": columns})
         reader = source.reader(source.schema())
         (partition,) = reader.partitions()
-        return pa.Table.from_batches(reader.read(partition)).to_pylist()
+        return list(pa.Table.from_batches(reader.read(partition)).to_pylist())
 
     return rows
 

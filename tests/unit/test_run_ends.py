@@ -105,11 +105,12 @@ def test_checkers_are_planned_once_meanwhile_or_only_where_there_is_something_to
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "setpriority", lambda *_: None)
     monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: 0)
-    prepare, nothing = Mock(return_value="planned"), cast("Any", None)
+    planned, nothing = cast("Any", "planned"), cast("Any", None)
+    prepare = Mock(return_value=planned)
     monkeypatch.setattr(sessions, "prepare_beside", prepare)
     prepared_run: Any = SimpleNamespace(plan=SimpleNamespace(options=SimpleNamespace(spark=None)),
                                         equipment=SimpleNamespace(java=None))  # fmt: skip
     workspace: Any = SimpleNamespace(run_id="r")
     with run._checkers(workspace, nothing, prepared_run, meanwhile=meanwhile) as prepared:
-        assert [prepared() for _ in range(asked)] == ["planned"] * asked
+        assert [prepared() for _ in range(asked)] == [planned] * asked
     assert prepare.call_count == times
