@@ -87,7 +87,7 @@ def needed_by(distributions: Iterable[str]) -> set[str]:
     for name in needed:
         with suppress(metadata.PackageNotFoundError):  # for another Python or system
             required = [Requirement(text) for text in metadata.requires(name) or ()]
-            names = {canonicalize_name(one.name) for one in required if "extra" not in str(one.marker)}
+            names = {canonicalize_name(package.name) for package in required if "extra" not in str(package.marker)}
             needed.extend(names - set(needed))
     return set(needed)
 

@@ -22,17 +22,21 @@ def settings(ratio: str | None = None, lag: str | None = None) -> dict[str, Conf
     }
 
 
-def pause(phase: PausePhase = PausePhase.PAUSED, cycle: str = "c", **found: str | None) -> Pause:
-    return Pause("t", phase, cycle, {DIRTY_RATIO: "0.2", MAX_LAG_MS: None} | found, 5)
+def pause(phase: PausePhase = PausePhase.PAUSED, cycle: str = "c", topic: str = "t") -> Pause:
+    return Pause(topic, phase, cycle, {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}, 5)
+
+
+def entry(phase: PausePhase, cycle: str = "c", topic: str = "t") -> Entry:
+    return journal.entry_of(pause(phase, cycle, topic))
 
 
 EQUAL = [("1", "1.0"), ("1", "1.00"), (MAX_LAG, f"{MAX_LAG}.0"), ("0.5", "0.50"), (None, None), ("x", "x")]
 DIFFERENT = [(MAX_LAG, str(2**63 - 2)), ("1", "0.9999999999"), ("1", None), ("x", "1")]
 
 
-@pytest.mark.parametrize(("one", "other"), [*EQUAL, *DIFFERENT])
-def test_values_are_compared_as_numbers(one: str | None, other: str | None) -> None:
-    assert cluster.is_same(one, other) is ((one, other) in EQUAL)
+@pytest.mark.parametrize("pair", [*EQUAL, *DIFFERENT])
+def test_values_are_compared_as_numbers(pair: tuple[str | None, str | None]) -> None:
+    assert cluster.is_same(*pair) is (pair in EQUAL)
 
 
 def test_the_window_is_the_lag_and_the_retention() -> None:
@@ -53,10 +57,9 @@ def test_one_broker_that_says_so_is_enough() -> None:
 
 
 def test_an_entry_is_read_back() -> None:
-    entry = replace(journal.entry_of(pause()), time_ms=9, writer="host:1")
-    assert journal.parse_entry(entry.to_json().encode()) == Entry(
-        "paused", "t", 9, "host:1", {"schema": 1, **entry.content}
-    )
+    written = replace(entry(PausePhase.PAUSED), time_ms=9, writer="host:1")
+    content = {"schema": 1, **written.content}
+    assert journal.parse_entry(written.to_json().encode()) == Entry("paused", "t", 9, "host:1", content)
 
 
 @pytest.mark.parametrize(
@@ -66,22 +69,18 @@ def test_what_is_no_entry_is_skipped(text: bytes) -> None:
     assert journal.parse_entry(text) is None
 
 
-def entries(*pauses: Pause) -> list[Entry]:
-    return [journal.entry_of(one) for one in pauses]
-
-
 def test_a_pause_is_followed_until_it_is_released() -> None:
-    state = PauseState().after(entries(pause(PausePhase.PAUSING)))
+    state = PauseState().after([entry(PausePhase.PAUSING)])
     assert state.pauses["t"].phase is PausePhase.PAUSING
-    state = state.after(entries(pause(PausePhase.PAUSED), pause(PausePhase.RELEASING)))
+    state = state.after([entry(PausePhase.PAUSED), entry(PausePhase.RELEASING)])
     assert state.pauses["t"] == pause(PausePhase.RELEASING)
-    assert state.after(entries(pause(PausePhase.RELEASED))) == PauseState()
+    assert state.after([entry(PausePhase.RELEASED)]) == PauseState()
 
 
 def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> None:
-    state = PauseState().after(entries(pause(PausePhase.PAUSING, "new"), pause(PausePhase.PAUSED, "new")))
+    state = PauseState().after([entry(PausePhase.PAUSING, "new"), entry(PausePhase.PAUSED, "new")])
     for phase in (PausePhase.PAUSED, PausePhase.RELEASING, PausePhase.RELEASED):
-        assert state.after(entries(pause(phase, "old"))) == state
+        assert state.after([entry(phase, "old")]) == state
 
 
 @pytest.mark.parametrize(
@@ -143,10 +142,6 @@ def test_a_release_touches_only_what_the_guard_set() -> None:
     assert (step.announced, step.changes, step.left_alone) == (None, {}, ()), "it was put back already"
 
 
-def of_pause(phase: PausePhase, cycle: str = "c", topic: str = "t") -> Entry:
-    return Entry(phase, topic, 1, "w", {"cycle": cycle, "found": {DIRTY_RATIO: "0.2"}})
-
-
 def drawn(chance: random.Random) -> Entry:
     topic = chance.choice("tu")
     kind = chance.choice([*PausePhase, *PausePhase, HOLD, UNHOLD, journal.NOTE])
@@ -154,7 +149,7 @@ def drawn(chance: random.Random) -> Entry:
         return Entry(kind, "t", 1, "w", {"name": chance.choice("ab"), "value": chance.choice([1, None])})
     if kind in {HOLD, UNHOLD}:
         return Entry(kind, topic, 1, "w", {"by": chance.choice(["repair", "other"])})
-    return of_pause(PausePhase(kind), chance.choice("cd"), topic)
+    return entry(PausePhase(kind), chance.choice("cd"), topic)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -177,7 +172,7 @@ def test_the_needed_entries_alone_give_the_same_state(seed: int) -> None:
 
 def test_a_pause_is_needed_from_its_first_entry() -> None:
     reader = ReplayedJournal()
-    log = [of_pause(PausePhase.PAUSING, "b"), of_pause(PausePhase.RELEASED, "b"), *map(of_pause, PausePhase)]
+    log = [entry(PausePhase.PAUSING, "b"), entry(PausePhase.RELEASED, "b"), *map(entry, PausePhase)]
     reader.add(list(enumerate(log[:4])), 4)
     assert reader.needed_from == 2
     reader.add([(4, log[4]), (5, log[5])], 6)
@@ -186,6 +181,6 @@ def test_a_pause_is_needed_from_its_first_entry() -> None:
 
 def test_who_missed_deleted_entries_begins_anew() -> None:
     reader = ReplayedJournal()
-    reader.add([(0, of_pause(PausePhase.PAUSING))], 1)
+    reader.add([(0, entry(PausePhase.PAUSING))], 1)
     assert reader.start(5) == 5
     assert reader.state == PauseState(), "the end of the pause was among the deleted entries"
