@@ -55,13 +55,15 @@ def test_processes_are_found_by_their_run_and_ended() -> None:
 def test_a_release_ends_processes_and_keeps_the_data_of_a_run_that_can_be_resumed(
     monkeypatch: pytest.MonkeyPatch, release: Callable[[Path], object], *, resumable: bool
 ) -> None:
-    """By the harness, or by the keeper when the pipe ends."""
+    """By the harness, or by the keeper when the pipe ends; the keeper does not remove a run that is to be kept."""
     networks: list[str] = []
     monkeypatch.setattr(leftovers, "remove_network", networks.append)
     directory = leftovers.claim_work_dir("run-c", Path("results"))
     leftovers.change_owner(directory, resumable=resumable)
     (directory / "data").mkdir()
     process = start_marked("run-c")
+    start_keeper(directory).communicate(KEEP, timeout=BOUND_S)
+    assert directory.exists()
     ended = release(directory)
     assert process.wait(BOUND_S) != 0
     assert (directory / "data").is_dir() == directory.exists() == resumable
@@ -76,12 +78,6 @@ def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pyte
     with pytest.raises(HarnessError, match="the network of run-g stays"):
         leftovers.remove(directory)
     assert process.wait(BOUND_S) != 0, "processes end before their network"
-    assert directory.exists()
-
-
-def test_the_keeper_does_not_remove_a_kept_run() -> None:
-    directory = leftovers.claim_work_dir("run-d", Path("results"))
-    start_keeper(directory).communicate(KEEP, timeout=BOUND_S)
     assert directory.exists()
 
 
