@@ -101,9 +101,9 @@ def test_anomalies_are_found_by_what_clients_know(
 
 def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
     faults = [Inject("partition", 2), Inject("throttle", 3), Inject("lossy", 1), Inject("unassign", 3)]
-    timed = [(1.0, put(P)), *((3.0 + at, fault) for at, fault in enumerate(faults))]
     folder = RunFolder(tmp_path / "round")
-    assert wrong_after(folder.path, *timed) == {}
+    timed: list[tuple[float, Operation]] = [(3.0 + at, fault) for at, fault in enumerate(faults)]
+    assert wrong_after(folder.path, (1, put(P)), *timed) == {}
     events = read_lines(folder.history_path)
     healed = [event["f"] for event in events if event["f"].startswith("heal") and event["type"] == "ok"]
     assert healed == ["heal lossy", "heal partition", "heal unassign", "heal throttle"]

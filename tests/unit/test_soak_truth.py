@@ -268,11 +268,12 @@ def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(epoch:
     keys = {1: ("k", 0), 2: ("k", 1), 3: ("o", None), 4: ("p", 2)}
     log = ClientLog({number: wrote(number, *written, deletes=number == 1) for number, written in keys.items()})
 
-    def remaining(number: int, offset: int, epoch: int, **batch: int) -> bytes:
+    def remaining(number: int, base_offset: int, offset: int, **producer: Any) -> bytes:
         record = Record(offset, 0, keys[number][0].encode(), b"v", ((HEADER_OP, str(number).encode()),))
-        return encode_batch(records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset, **batch)
+        return encode_batch(base_offset=base_offset, records=[record], last_offset=offset, **producer)
 
-    replica_log = stored(remaining(4, 2, 1, base_offset=0), remaining(3, 4, epoch, base_offset=3))
+    first, late = ({"producer_id": PRODUCER, "producer_epoch": number} for number in (1, epoch))
+    replica_log = stored(remaining(4, 0, 2, **first), remaining(3, 3, 4, **late))
     truth = compare(log, {(1, TP): replica_log})
     assert ((TP, "k") in truth.unknown_keys, bool(truth.wrongs[1, TP])) == (is_late, not is_late)
     log.writes[1].client = log.writes[2].client = "another"

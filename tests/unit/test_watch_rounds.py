@@ -121,8 +121,8 @@ def test_order_of_comparisons(suspected: dict[str, int], tried: dict[str, int], 
     compared_ms = {"a": 500, "b": 300, "c": 400}
     partitions = {(topic, 0): WatchedPartition(1, time_ms) for topic, time_ms in compared_ms.items()}
     partitions["new", 0] = WatchedPartition(450)
-    times_ms = ({(topic, 0): time_ms for topic, time_ms in times.items()} for times in (suspected, tried))
-    assert in_order(partitions, *times_ms, before_ms) == [(topic, 0) for topic in topics.split()]
+    suspected_ms, tried_ms = ({(topic, 0): ms for topic, ms in times.items()} for times in (suspected, tried))
+    assert in_order(partitions, suspected_ms, tried_ms, before_ms) == [(topic, 0) for topic in topics.split()]
 
 
 class TestStore:
