@@ -20,14 +20,10 @@ class FakeProgress:
     def stage(self, text: str) -> None:
         self.stages.append(text)
 
-    def jars(self, done: int, total: int) -> None:
-        """No jars are fetched."""
-
-    def reading(self, fraction: float, done_bytes: int) -> None:
+    def jars(self, *_: object) -> None:
         """Nothing is shown."""
 
-    def tasks(self, step: str, ended: int, count: int) -> None:
-        """Nothing is shown."""
+    reading = tasks = jars
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 from harness.kafka_api.address import Address
 from harness.runtimes.power import Cut
@@ -16,6 +16,10 @@ def _changing(action: str, *, is_up: bool) -> Callable[[FakeRuntime, int], None]
         (runtime.down.discard if is_up else runtime.down.add)(broker)
 
     return change
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Brokers are up from the beginning and do not die by themselves, and the runtime has no files."""
 
 
 def _recording(text: str) -> Callable[..., None]:
@@ -42,9 +46,6 @@ class FakeRuntime:
     def abilities(self) -> tuple[FakeRuntime]:
         return (self,)
 
-    def start_cluster(self) -> None:
-        """Every broker is up from the beginning."""
-
     def start_again(self, brokers: Sequence[int]) -> None:
         self.down -= set(brokers)
 
@@ -54,6 +55,7 @@ class FakeRuntime:
     lose, delay = _recording("lose {1} of {0}"), _recording("delay {} by {} ms")
     clear_links, free_disk = _recording("clear links"), _recording("free the disk of {}")
     skew = _recording("skew {} by {} s")
+    start_cluster = raise_if_died = copy_partition = copy_checkpoints = close = _nothing
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         self.actions.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
@@ -81,15 +83,3 @@ class FakeRuntime:
 
     def admin_address(self, broker: int) -> Address:
         return Address("127.0.0.1", self.admin_ports[broker])
-
-    def raise_if_died(self) -> None:
-        """No broker dies by itself."""
-
-    def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Return nothing: the runtime has no files."""
-
-    def copy_checkpoints(self, broker: int, destination: Path) -> None:
-        """Return nothing: the runtime has no files."""
-
-    def close(self, *, keep: bool = False) -> None:
-        """There is nothing to end, and nothing to ``keep``."""

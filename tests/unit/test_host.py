@@ -1,0 +1,114 @@
+"""The host: bounded waits, commands that report in their own words, and disks of brokers' own."""
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
+from harness.host import commands, disk
+from harness.host.clock import RealClock
+
+
+def test_the_first_true_value_is_returned() -> None:
+    values = iter([0, None, "there"])
+    assert RealClock().wait_until(lambda: next(values), 5, "it") == "there"
+
+
+def test_a_failed_wait_has_the_description() -> None:
+    with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.1 s waiting for the moon"):
+        RealClock().wait_until(lambda: False, 0.1, "the moon")
+
+
+def test_a_condition_is_evaluated_at_least_once() -> None:
+    assert RealClock().wait_until(lambda: True, 0, "it") is True
+
+
+def test_the_time_limit_of_a_run_ends_every_wait() -> None:
+    with pytest.raises(TimeLimitError, match="waiting for the moon"):
+        RealClock(time_limit_s=0.1).wait_until(lambda: False, 60, "the moon")
+
+
+def test_a_routine_repeats_until_it_is_stopped() -> None:
+    done: list[int] = []
+    clock = RealClock()
+    routine = clock.every(0.001, lambda: done.append(1), "counting")
+    clock.wait_until(lambda: len(done) > 2, 5, "three of them")
+    routine.stop()
+    routine.raise_if_failed()
+    stopped_at = len(done)
+    with pytest.raises(WaitTimeoutError):
+        clock.wait_until(lambda: len(done) > stopped_at, 0.1, "one more")
+
+
+@pytest.mark.parametrize(("error", "words"), [(ValueError("no"), "no"), (TimeoutError(), "TimeoutError")])
+def test_the_error_of_a_routine_is_reported_with_its_name(error: Exception, words: str) -> None:
+    def fail() -> None:
+        raise error
+
+    clock = RealClock()
+    routine = clock.every(0.001, fail, "counting")
+    with pytest.raises(HarnessError, match=f"^counting failed: {words}$"):
+        clock.wait_until(routine.raise_if_failed, 5, "it to fail")
+    routine.stop()
+
+
+def test_the_output_of_a_command_is_returned() -> None:
+    assert commands.run("sh", "-c", "echo $WORD; echo warned >&2", variables={"WORD": "printed"}) == "printed\n"
+    assert commands.run("sh", "-c", "echo version >&2") == "version\n", "as java does"
+
+
+@pytest.mark.parametrize(("script", "message"), [
+    ("echo 'the network'; echo 'the network overlaps' >&2; exit 1", r"`sh -c .*`: the network overlaps$"),
+    ("exit 3", r"exit code 3$"),
+])  # fmt: skip
+def test_a_failed_command_is_reported_with_the_reason(script: str, message: str) -> None:
+    with pytest.raises(HarnessError, match=message):
+        commands.run("sh", "-c", script)
+
+
+def test_a_command_is_ended_after_its_time_limit() -> None:
+    with pytest.raises(HarnessError, match=r"timed out after 0.1 seconds"):
+        commands.run("sleep", "60", timeout_s=0.1)
+
+
+def test_a_missing_command_is_an_error() -> None:
+    assert commands.find("no-such-command") is None
+    with pytest.raises(HarnessError, match=r"no-such-command"):
+        commands.run("no-such-command")
+
+
+def test_mounts_below_a_folder_are_found_the_deepest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ("/run", "/work/a", "/work/a/data 2", "/workshop")
+    partitions = [SimpleNamespace(mountpoint=place) for place in places]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: partitions)
+    assert [str(place) for place in disk.mounted_below(Path("/work"))] == ["/work/a/data 2", "/work/a"]
+
+
+@pytest.mark.needs("mount")
+def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "SIZE_MIB", 2)
+    assert disk.why_impossible() is None
+    folder = tmp_path / "broker" / "data"
+    disk.mount(folder)
+    try:
+        (folder / "log").write_text("kept")
+        disk.fill(folder)
+        with pytest.raises(OSError, match="No space left") as full:
+            (folder / "other").write_bytes(b"\0")
+        assert full.value.errno == errno.ENOSPC
+        disk.free(folder)
+        (folder / "other").write_bytes(b"\0" * (1 << 20))
+        assert (folder / "log").read_text() == "kept"
+    finally:
+        disk.unmount_below(tmp_path)
+    assert disk.mounted_below(tmp_path) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_a_disk_is_impossible_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root" in str(disk.why_impossible())
