@@ -1,7 +1,5 @@
 """Spans in chunks of any size lead to the same result as all of them at once; and what makes spans inconsistent."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

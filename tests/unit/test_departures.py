@@ -1,7 +1,5 @@
 """Which brokers left the ISR of a run's partitions, although no fault had taken them down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState

@@ -3,9 +3,10 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 from typing import Any
 
 
@@ -23,23 +24,28 @@ class FakeServer:
 
 
 @contextmanager
+def serving(server: BaseServer) -> Iterator[None]:
+    """Let a server answer while the context lasts."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def served(count: int) -> Iterator[dict[int, FakeServer]]:
     """Serve so many of them while the context lasts."""
     fakes = {broker: FakeServer() for broker in range(1, count + 1)}
-    servers = []
-    for fake in fakes.values():
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
-        fake.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        servers.append((server, thread))
-    try:
+    with ExitStack() as stack:
+        for fake in fakes.values():
+            server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
+            fake.port = server.server_port
+            stack.enter_context(serving(server))
         yield fakes
-    finally:
-        for server, thread in servers:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
 
 def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:

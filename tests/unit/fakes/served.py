@@ -4,13 +4,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
 
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from fakes.brokers import FakeBroker
+from fakes.http_servers import serving
 from harness.kafka_api.address import Address
 
 REQUESTS = {
@@ -37,14 +37,7 @@ def _listening(broker: FakeBroker) -> Iterator[Address]:
                 answer.with_header(correlation_id=correlation_id)
                 self.wfile.write(answer.encode(header=True, framed=True))
 
-    class Server(ThreadingTCPServer):
-        daemon_threads = True
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield Address(*server.server_address)
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    with serving(server):
+        yield Address(*server.server_address)
