@@ -261,7 +261,7 @@ def this_owner() -> dict[str, Any]:
 
 
 def with_manifest(content: str | Callable[[], dict[str, Any]]) -> Callable[[Path], None]:
-    """Return a function that writes a folder with this text, or with the manifest of an unfinished run of this owner."""
+    """Return a function that writes a folder with this text, or the manifest of an unfinished run of this owner."""
 
     def write(path: Path) -> None:
         path.mkdir()
