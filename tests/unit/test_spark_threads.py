@@ -63,5 +63,5 @@ def test_data_that_went_with_an_executor_end_the_command_with_a_sentence(spark: 
     rows = spark.range(3).localCheckpoint()
     for number in set(stored()) - before:
         stored()[number].unpersist()
-    with pytest.raises(HarnessError, match="^Spark lost an executor, and with it data"), failures_reported():
+    with pytest.raises(HarnessError, match=r"^Spark lost an executor, and with it data"), failures_reported():
         rows.collect()
