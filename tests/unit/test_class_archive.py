@@ -75,6 +75,7 @@ def test_what_was_made_before_an_upgrade_goes(
     new = make(java)
     assert old and elsewhere and new  # noqa: PT018  (for mypy)
     assert (old.exists(), new.read_bytes(), elsewhere.exists()) == (False, b"classes", True)
+    assert make(java) == new
 
 
 @pytest.mark.usefixtures("jar")
