@@ -31,7 +31,6 @@ def _parts(seeds: dict[str, range]) -> dict[str, dict[str, range]]:
 
 @pytest.fixture(scope="session")
 def all_seeds(part: str, request: pytest.FixtureRequest) -> dict[str, range]:
-    """Every kind's seeds of one part."""
     return _parts(_seeds(request.config))[part]
 
 

@@ -63,7 +63,6 @@ class Controller:
             self.log.append(change(self.topic, 0, replicas=tuple(order), **self._directories()))
 
     def note(self) -> None:
-        """Write what has changed since the last record."""
         present = set(self.replication.in_sync)
         isr = [broker for broker in self.isr if broker in present]
         isr += [broker for broker in self.replicas if broker in present - set(isr)]

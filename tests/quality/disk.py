@@ -34,20 +34,15 @@ class Copy:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Topic and partition."""
         return self.partition.topic, self.partition.number
 
     @property
     def folder(self) -> str:
-        """The partition's folder name."""
         return f"{self.partition.topic}-{self.partition.number}"
 
 
 def write_broker(log_dir: Path, copies: Iterable[Copy], *, bare: bool) -> None:
-    """Write one broker's log directory; ``bare``: the partition folders alone.
-
-    ``encoded`` keeps the bytes of batches that several replicas share.
-    """
+    """Write one broker's log directory; ``bare``: the partition folders alone."""
     log_dir.mkdir(parents=True)
     copies = list(copies)
     for copy in copies:
@@ -73,7 +68,8 @@ def _write_partition(folder: Path, copy: Copy) -> None:
     write_replica(folder, replica)
     name = folder / f"{replica.segments[-1].base_offset:020d}"
     with name.with_suffix(".log").open("ab") as log:
-        log.write(_torn(copy.torn, copy.torn_share) if copy.torn else bytes(copy.zeros))
+        whole = encoded(copy.torn) if copy.torn else b""
+        log.write(whole[: max(1, int(copy.torn_share * len(whole)))] or bytes(copy.zeros))
     if copy.side_files:
         for suffix in (".index", ".timeindex"):
             name.with_suffix(suffix).write_bytes(bytes(_INDEX_BYTES))
@@ -83,8 +79,3 @@ def _write_partition(folder: Path, copy: Copy) -> None:
         of = replica.replaced if suffix == ".deleted" else replica.segments[:-1]
         for segment in of[:2]:
             write_segment(folder, segment, suffix)
-
-
-def _torn(batch: ModelBatch, share: float) -> bytes:
-    whole = encoded(batch)
-    return whole[: max(1, int(share * len(whole)))]

@@ -14,14 +14,9 @@ from controller import V3_5, V3_6, V4_0, Controller
 from disk import Copy, write_broker
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 from metadata_logs import Written, write_metadata_log, write_topic_id
-from partition import Partition, Settings
+from partition import Partition, draw_settings, new_partition
 from planted import ABORTED_DELETE, COMMITTED_DELETE, PLOTS, Stage, clean_until
 from traffic import SHARES, Traffic
-
-from harness.broker_files.segments.codecs import CODECS
-from harness.models.log.cleaner import Cleaning
-from harness.models.log.replica import Replica
-from harness.models.log.replication import Replication
 
 PAYLOADS: Final = (
     TOMBSTONE_DIVERGENCE, ABORTED_TO_COMMITTED, ABORTED_DELETE, COMMITTED_TO_ABORTED, COMMITTED_DELETE, STUCK_LSO,
@@ -47,7 +42,6 @@ class Weather:
 CALM: Final = Weather("calm", {**SHARES, Traffic.leave: 0.3, Traffic.lose_tail: 0.1, Traffic.elect: 4}, 2, 0.05)
 ROUGH: Final = Weather("rough", SHARES, 3, 0.4)
 """Every replica is out of the ISR now and then: often none is left that provably received everything."""
-_EPOCH_MS = 1_700_000_000_000
 _RECORDS = (5, 25)
 _LAG_SHARE = 0.25
 
@@ -101,36 +95,11 @@ def diverge(seed: int, payload: str, weather: Weather) -> Diverged:
 def _cluster(
     random: Random, name: str, brokers: list[int], weather: Weather, absent: set[int]
 ) -> tuple[Traffic, Controller]:
-    settings = Settings(
-        codecs=tuple(random.sample(CODECS, 1)),
-        append_time=random.random() < 0.2,
-        cleaning=Cleaning(
-            delete_retention_ms=1000,
-            producer_expiration_ms=random.choice((1500, 3000)),
-            group_batches=random.choice((5, 20, 1000)),
-        ),
-        roll_share=random.choice((0.03, 0.15, 0.5)),
-        epoch_bump=random.random() < 0.5,
-    )
-    replication = Replication(
-        {broker: Replica(broker) for broker in brokers},
-        brokers[0],
-        rolls=lambda *_: random.random() < settings.roll_share,
-        away=set(absent),
-    )
-    partition = Partition(
-        topic=name,
-        number=0,
-        settings=settings,
-        random=random,
-        replication=replication,
-        now_ms=_EPOCH_MS,
-        caught_up_ms=dict.fromkeys(brokers, _EPOCH_MS),
-    )
+    partition = new_partition((name, 0), draw_settings(random, 1), random, brokers, absent)
     assigned = [broker for broker in brokers if broker not in absent]
-    controller = Controller(name, replication, random, random.choice((V3_5, V3_6, V4_0)), assigned)
+    controller = Controller(name, partition.replication, random, random.choice((V3_5, V3_6, V4_0)), assigned)
     controller.begin()
-    replication.changed = controller.note
+    partition.replication.changed = controller.note
     keys = [b"k%d" % number for number in range(random.choice((2, 6, 20)))]
     return Traffic(partition, random, keys, held=set(absent), shares=weather.shares), controller
 
@@ -148,7 +117,6 @@ class _Outage:
     joins: bool
 
     def live(self) -> None:
-        """Let everything happen."""
         traffic, partition, random = self.traffic, self.traffic.partition, self.random
         traffic.run(random.randint(*_RECORDS))
         traffic.end_all()
@@ -156,7 +124,7 @@ class _Outage:
         partition.fetch_all()
         plot = PLOTS[self.payload](Stage(partition, random, self.payload))
         next(plot)
-        if self._may_lag():
+        if not self.joins and len(self.wrong) + 1 < REPLICAS and random.random() < _LAG_SHARE:
             conditions = self._lag(plot)
         else:
             self._leave()
@@ -178,9 +146,6 @@ class _Outage:
         if random.random() < 0.85:
             traffic.come_all_back()
         partition.fetch_all()
-
-    def _may_lag(self) -> bool:
-        return not self.joins and len(self.wrong) + 1 < REPLICAS and self.random.random() < _LAG_SHARE
 
     def _lag(self, plot: Iterator[Callable[[], bool]]) -> list[Callable[[], bool]]:
         """Let them be in the ISR throughout the leader epoch in which they miss records, and leave it in the next.
@@ -231,10 +196,9 @@ class _Outage:
         """Have another broker lead: by a preferred move, or because the leader is gone."""
         partition = self.traffic.partition
         partition.fetch_all()
-        others = [one for one in partition.replication.in_sync if one != partition.leader_id]
-        if not others:
+        if partition.replication.in_sync == [partition.leader_id]:
             self.traffic.come_all_back()
-            others = [one for one in partition.replication.in_sync if one != partition.leader_id]
+        others = [one for one in partition.replication.in_sync if one != partition.leader_id]
         successor = self.random.choice(sorted(set(others) - leaving) or others)
         if self.random.random() < 0.5:
             self.controller.prefer(successor)

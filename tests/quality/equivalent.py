@@ -5,24 +5,22 @@ from typing import Final
 A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let go all the same"
 NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
+DECIDED: Final = "(NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS NULL OR NOT passed IS NULL)"
+COMPARED_ALL_THE_SAME: Final = (
+    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from",
+    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to",
+    f"beliefs._with_misjudged: transactional AND {DECIDED} -> {DECIDED}",
+    "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED",
+    "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound",
+    "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0",
+    "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> placed & NOT_COMMITTED == 0",
+)
 EQUIVALENT: Final[dict[str, str]] = {
-    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": (
-        A_CLOSER_LOOK
-    ),
-    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to": (
-        A_CLOSER_LOOK
-    ),
+    **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
-    "beliefs._with_misjudged: transactional AND (NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS "
-    "NULL OR NOT passed IS NULL) -> (NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS NULL OR NOT "
-    "passed IS NULL)": A_CLOSER_LOOK,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
-    "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": (
-        "an entry without an offset has no marker inside"
-    ),
-    "beliefs._summary: f.col('belief') == belief -> f.col('belief') != belief": (
-        "the digests of all other beliefs are the same only if each digest is"
-    ),
+    "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": "such an entry has no marker inside",
+    "beliefs._summary: f.col('belief') == belief -> f.col('belief') != belief": "all digests agree only if each does",
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
@@ -31,30 +29,19 @@ EQUIVALENT: Final[dict[str, str]] = {
     "removals._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
-    "batch_outcomes.unreplicated_tails: greatest -> least": ("nothing lies between where an epoch began and the tail"),
-    "batch_outcomes.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
-        "all records of a batch have the same columns of the batch"
-    ),
+    "batch_outcomes.unreplicated_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
+    "batch_outcomes.without_unreplicated_tails: .where('first_in_batch') -> nothing": "its rows have the same columns",
     "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
     "candidate_keys.packed_beliefs: .where('transactional') -> nothing": "no producer of transactions looks it up",
     "segments.span_arrays: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
-    "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
-    "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,
-    "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0": (
-        A_CLOSER_LOOK
-    ),
-    "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> "
-    "placed & NOT_COMMITTED == 0": A_CLOSER_LOOK,
     "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
     "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
     "candidate_keys.candidate_keys: max -> min": "the same keys in fewer buckets take more memory",
-    "judged.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
-        "an offset is that of a value or of a tombstone"
-    ),
-    "judged.undeleted_values: open_at < last.offset -> open_at <= last.offset": ("what is open is not committed"),
+    "judged.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": "a value is no tombstone",
+    "judged.undeleted_values: open_at < last.offset -> open_at <= last.offset": "what is open is not committed",
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
     "truth.written_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(\"belief = 'open'\") -> nothing": (

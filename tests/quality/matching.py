@@ -24,7 +24,6 @@ class Found:
 
     @property
     def is_sure(self) -> bool:
-        """Return whether it has one name."""
         return not self.candidates
 
 

@@ -160,10 +160,7 @@ def _is_call_of(name: str, node: ast.AST) -> bool:
 
 
 def _is_junction(node: ast.AST) -> bool:
-    match node:
-        case ast.BoolOp() | ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
-            return True
-    return False
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr))
 
 
 def _is_negated_itself(node: ast.AST) -> bool:
@@ -203,10 +200,8 @@ def _sql_of(node: ast.AST) -> Iterator[Any]:
 
 
 def _is_sql_junction(node: ast.AST) -> bool:
-    match node:
-        case ast.Constant(value=str(sql)):
-            return isinstance(_parsed(sql), exp.Connector)
-    return False
+    is_sql = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_sql and isinstance(_parsed(ast.literal_eval(node)), exp.Connector)
 
 
 def _parsed(sql: str) -> exp.Expr:

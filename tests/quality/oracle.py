@@ -51,11 +51,10 @@ from expected import (
     Expected,
 )
 from partition import Partition, Txn, Written
-from truth import Judged, is_below, judge
+from truth import Judged, is_below, judge, spans
 from view import Run, View
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-from harness.broker_files.side_files.producer_state import AbortedTxn
 from harness.models.log.batch import ModelBatch
 
 
@@ -168,7 +167,7 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> 
     keeping = {broker: at for key in deletes for broker, at in _keeping(judged, here, key).items()}
     if judged.own_marker(here, txn):
         evidence = "marker"
-    elif any(_spans(entry, txn) for other in judged.others(here) for entry in other.aborted):
+    elif any(spans(entry, txn) for other in judged.others(here) for entry in other.aborted):
         evidence = "index"
     else:
         lasting = [r for r in records if r.key is not None and here.final.get(r.key) == (r.offset, r.value is None)]
@@ -220,7 +219,7 @@ def _alive_elsewhere(judged: Judged, here: View, key: bytes) -> Iterator[tuple[i
 def _hidden(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> Iterator[Expected]:
     """Return what R still has of a committed transaction, or its index, and believes aborted."""
     records = [r for batch in batches for r in batch.records if r.offset >= here.replica.log_start]
-    spanning = [entry for entry in here.aborted if _spans(entry, txn)]
+    spanning = [entry for entry in here.aborted if spans(entry, txn)]
     if not records and not spanning:
         return
     offsets = {r.offset for r in records} | {e.first_offset for e in spanning}
@@ -265,15 +264,6 @@ def _comes_back(judged: Judged, here: View, written: Written) -> bool:
     )
 
 
-def _spans(entry: AbortedTxn, txn: Txn) -> bool:
-    return (
-        entry.producer_id == txn.producer_id
-        and txn.marker_offset is not None
-        and entry.first_offset <= txn.first_offset
-        and txn.marker_offset <= entry.last_offset
-    )
-
-
 def _undone(judged: Judged, here: View) -> Iterator[Expected]:
     """Return committed transactions that R hid and of which its log has nothing left."""
     held = {batch.txn for run in here.runs for batch in run.batches}
@@ -284,7 +274,7 @@ def _undone(judged: Judged, here: View) -> Iterator[Expected]:
             lost |= {last.txn} if _comes_back(judged, here, last) else set()
     for txn in judged.partition.txns:
         if txn.outcome == COMMIT and txn.number not in held:
-            spanning = {e.first_offset for e in here.aborted if _spans(e, txn)}
+            spanning = {e.first_offset for e in here.aborted if spans(e, txn)}
             if spanning or txn.number in lost:
                 yield _hidden_txn(
                     judged, here, txn, spanning or {txn.first_offset}, is_shown=bool(spanning), held=set()

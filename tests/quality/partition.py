@@ -4,16 +4,20 @@ Time is virtual. No belief of a replica is set directly: beliefs follow from the
 from their times. The truth is kept next to the replicas: every record ever written, and how each transaction ended.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
-from harness.broker_files.segments.codecs import Codec
+from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
+
+EPOCH_MS: Final = 1_700_000_000_000
+Pair = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,21 @@ class Settings:
     roll_share: float = 0.1
     epoch_bump: bool = False
     header_share: float = 0.0
+
+
+def draw_settings(random: Random, codecs: int) -> Settings:
+    """Choose settings with so many codecs, and without headers."""
+    return Settings(
+        codecs=tuple(random.sample(CODECS, codecs)),
+        append_time=random.random() < 0.2,
+        cleaning=Cleaning(
+            delete_retention_ms=1000,
+            producer_expiration_ms=random.choice((1500, 3000)),
+            group_batches=random.choice((5, 20, 1000)),
+        ),
+        roll_share=random.choice((0.03, 0.15, 0.5)),
+        epoch_bump=random.random() < 0.5,
+    )
 
 
 @dataclass(slots=True)
@@ -83,17 +102,14 @@ class Partition:
 
     @property
     def replicas(self) -> dict[int, Replica]:
-        """The replicas, by broker."""
         return self.replication.replicas
 
     @property
     def leader(self) -> Replica:
-        """The replica that clients write to."""
         return self.replication.leader
 
     @property
     def leader_id(self) -> int:
-        """The broker of the leader."""
         return self.replication.leader_id
 
     @property
@@ -106,9 +122,7 @@ class Partition:
         self.next_producer_id += 1
         return Client(self.next_producer_id, transactional)
 
-    def write(
-        self, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None = None, *, roll: bool = False
-    ) -> ModelBatch:
+    def write(self, records: Sequence[Pair], client: Client | None = None, *, roll: bool = False) -> ModelBatch:
         """Append one batch of keys and values, to a new segment with ``roll``. Without a client: no producer id."""
         base = self.leader.log_end
         if client and client.transactional and client.txn is None:
@@ -123,9 +137,7 @@ class Partition:
         self._append(batch, roll=roll)
         return batch
 
-    def batch(
-        self, base: int, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None, txn: int | None
-    ) -> ModelBatch:
+    def batch(self, base: int, records: Sequence[Pair], client: Client | None, txn: int | None) -> ModelBatch:
         """Return the batch that ``write`` would append, without doing so."""
         return ModelBatch(
             base_offset=base,
@@ -206,12 +218,10 @@ class Partition:
                 self.caught_up_ms[broker] = self.now_ms
 
     def fetch(self, broker: int, most: int | None = None) -> None:
-        """Copy up to ``most`` batches from the leader, or all; truncate a diverged tail first."""
         self.replication.fetch(broker, most)
         self._record_caught_up()
 
     def fetch_all(self) -> None:
-        """Let every replica in sync copy all batches, and learn the high watermark."""
         self.replication.fetch_all()
         self._record_caught_up()
 
@@ -220,17 +230,14 @@ class Partition:
         return broker not in self.away and clean(self.replicas[broker], self.settings.cleaning, self.now_ms)
 
     def leave(self, broker: int) -> None:
-        """Take a broker out of the ISR; a leader must have been replaced first."""
         self.replication.leave(broker)
         self._record_caught_up()
 
     def come_back(self, broker: int) -> None:
-        """Bring a broker back and let it catch up; it joins the ISR."""
         self.replication.come_back(broker)
         self._record_caught_up()
 
     def elect(self, broker: int) -> None:
-        """Make an in-sync replica the leader, after it has caught up."""
         self.replication.elect(broker)
         self._record_caught_up()
 
@@ -247,6 +254,16 @@ class Partition:
         self.replication.leave(failed.broker)
         self._record_caught_up()
 
-    def delete_records(self, before: int) -> None:
-        """Raise the leader's log start offset; followers learn the new offset with their next fetch."""
-        self.replication.delete_records(before)
+
+def new_partition(
+    place: tuple[str, int], settings: Settings, random: Random, brokers: Sequence[int], away: Collection[int] = ()
+) -> Partition:
+    """Return an empty partition, led by the first broker. ``place``: topic and number."""
+    replication = Replication(
+        {broker: Replica(broker) for broker in brokers},
+        brokers[0],
+        rolls=lambda *_: random.random() < settings.roll_share,
+        away=set(away),
+    )
+    caught_up_ms = dict.fromkeys(brokers, EPOCH_MS)
+    return Partition(*place, settings, random, replication, now_ms=EPOCH_MS, caught_up_ms=caught_up_ms)

@@ -5,12 +5,10 @@ a condition that must hold on the leader, by cleaning, before it goes on; and en
 that are run side by side share one outage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 from partition import Client, Partition
@@ -19,9 +17,8 @@ from traffic import Traffic
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.batch import ModelBatch
 
-if TYPE_CHECKING:
-    Gone = Callable[[], bool]
-    Plot = Iterator[Gone]
+Gone = Callable[[], bool]
+Plot = Iterator[Gone]
 
 ABORTED_DELETE: Final = "aborted-delete"
 COMMITTED_DELETE: Final = "committed-delete"
@@ -38,11 +35,9 @@ class Stage:
     name: str
 
     def key(self, name: str) -> bytes:
-        """Return a key that no other plot has."""
         return f"{self.name}-{name}".encode()
 
     def maybe(self) -> bool:
-        """Toss a coin."""
         return self.random.random() < 0.5
 
     def spread(self, client: Client, records: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -78,61 +73,41 @@ def tombstone_divergence(stage: Stage) -> Plot:
     tombstone = partition.write([(key, None), (stage.key("kept"), b"v")][: stage.random.randint(1, 2)], client)
     if client and client.txn:
         partition.end(client, COMMIT)
-    yield (
-        lambda: (
-            not any(
-                record.offset == tombstone.base_offset
-                for batch in partition.leader.from_offset(tombstone.base_offset)
-                for record in batch.records
-            )
-        )
-    )
+    at = tombstone.base_offset
+    yield lambda: all(record.offset != at for batch in partition.leader.from_offset(at) for record in batch.records)
 
 
 def aborted_to_committed(stage: Stage) -> Plot:
     """Poison, its ABORT, which goes, then a committed transaction of the same producer."""
-    partition = stage.partition
-    client = partition.client(transactional=True)
+    client = stage.partition.client(transactional=True)
     if stage.maybe():
-        partition.write([(stage.key("poison"), b"right")])
+        stage.partition.write([(stage.key("poison"), b"right")])
     _maybe_precede(stage, client)
-    stage.spread(
-        client, [(stage.key("poison"), b"poison"), (stage.key("too"), b"poison")][: stage.random.randint(1, 2)]
-    )
-    yield lambda: True
-    yield from _end_and_repeat(stage, client, ABORT)
-    partition.write([(stage.key("good"), b"good")], client)
-    partition.end(client, COMMIT)
+    poison = [(stage.key("poison"), b"poison"), (stage.key("too"), b"poison")]
+    yield from _aborted_then_gone(stage, client, poison[: stage.random.randint(1, 2)])
+    _transaction(stage, client, "good", b"good", COMMIT)
 
 
 def aborted_delete(stage: Stage) -> Plot:
     """Aborted-to-committed with a delete: the wrong replica is the one without the value."""
-    partition = stage.partition
-    client = partition.client(transactional=True)
-    partition.write([(stage.key("kept"), b"right")])
-    stage.spread(client, [(stage.key("kept"), None)])
-    yield lambda: True
-    yield from _end_and_repeat(stage, client, ABORT)
-    partition.write([(stage.key("good"), b"good")], client)
-    partition.end(client, COMMIT)
+    client = stage.partition.client(transactional=True)
+    stage.partition.write([(stage.key("kept"), b"right")])
+    yield from _aborted_then_gone(stage, client, [(stage.key("kept"), None)])
+    _transaction(stage, client, "good", b"good", COMMIT)
 
 
 def committed_to_aborted(stage: Stage) -> Plot:
     """A committed delete or value, its COMMIT, which goes, then an aborted transaction of the same producer."""
-    partition = stage.partition
-    client = partition.client(transactional=True)
+    client = stage.partition.client(transactional=True)
     yield from _committed_then_gone(stage, client, delete=stage.random.random() < 0.7)
-    partition.write([(stage.key("garbage"), b"garbage")], client)
-    partition.end(client, ABORT)
+    _transaction(stage, client, "garbage", b"garbage", ABORT)
 
 
 def committed_delete(stage: Stage) -> Plot:
     """Committed-to-aborted with a delete alone."""
-    partition = stage.partition
-    client = partition.client(transactional=True)
+    client = stage.partition.client(transactional=True)
     yield from _committed_then_gone(stage, client, delete=True)
-    partition.write([(stage.key("garbage"), b"garbage")], client)
-    partition.end(client, ABORT)
+    _transaction(stage, client, "garbage", b"garbage", ABORT)
 
 
 def stuck_lso(stage: Stage) -> Plot:
@@ -141,26 +116,25 @@ def stuck_lso(stage: Stage) -> Plot:
     if stage.maybe():
         yield from _committed_then_gone(stage, client, delete=stage.maybe())
     else:
-        stage.spread(client, [(stage.key("open"), b"a"), (stage.key("open too"), b"b")])
-        yield lambda: True
-        yield from _end_and_repeat(stage, client, ABORT)
+        yield from _aborted_then_gone(stage, client, [(stage.key("open"), b"a"), (stage.key("open too"), b"b")])
     if stage.random.random() < 0.3:
         stage.partition.write([(stage.key("next"), b"c")], client)
 
 
 def same_outcome(stage: Stage) -> Plot:
     """A lost marker that does no harm: the next one of that producer says the same."""
-    partition = stage.partition
-    client = partition.client(transactional=True)
+    client = stage.partition.client(transactional=True)
     outcome = stage.random.choice((COMMIT, ABORT))
     if outcome == COMMIT:
         yield from _committed_then_gone(stage, client, delete=stage.maybe())
     else:
-        stage.spread(client, [(stage.key("aborted"), b"a")])
-        yield lambda: True
-        yield from _end_and_repeat(stage, client, ABORT)
-    partition.write([(stage.key("last"), b"z")], client)
-    partition.end(client, outcome)
+        yield from _aborted_then_gone(stage, client, [(stage.key("aborted"), b"a")])
+    _transaction(stage, client, "last", b"z", outcome)
+
+
+def _transaction(stage: Stage, client: Client, key: str, value: bytes, outcome: str) -> None:
+    stage.partition.write([(stage.key(key), value)], client)
+    stage.partition.end(client, outcome)
 
 
 def _committed_then_gone(stage: Stage, client: Client, *, delete: bool) -> Plot:
@@ -182,16 +156,17 @@ def _committed_then_gone(stage: Stage, client: Client, *, delete: bool) -> Plot:
 def _maybe_precede(stage: Stage, client: Client) -> None:
     """Let the producer have an earlier transaction, which every replica sees whole."""
     if stage.random.random() < 0.3:
-        stage.partition.write([(stage.key("earlier"), b"e")], client)
-        stage.partition.end(client, COMMIT)
+        _transaction(stage, client, "earlier", b"e", COMMIT)
 
 
-def _end_and_repeat(stage: Stage, client: Client, outcome: str) -> Plot:
-    """End the transaction, at times one more with the same outcome, and wait until the markers are gone."""
-    markers = [stage.partition.end(client, outcome)]
+def _aborted_then_gone(stage: Stage, client: Client, records: Sequence[tuple[bytes, bytes | None]]) -> Plot:
+    """Abort a transaction, at times one more of the producer, and wait until the markers are gone."""
+    stage.spread(client, records)
+    yield lambda: True
+    markers = [stage.partition.end(client, ABORT)]
     if stage.random.random() < 0.2:
         stage.partition.write([(stage.key("again"), b"x")], client)
-        markers.append(stage.partition.end(client, outcome))
+        markers.append(stage.partition.end(client, ABORT))
     yield lambda: all(stage.is_gone(marker) for marker in markers)
 
 

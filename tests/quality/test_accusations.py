@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from client_truth import Wrongs, wrongs_by_broker
 from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from pyspark.sql import SparkSession
-from test_audit import dealt, key_of
+from test_audit import dealt, key_of, written_copies
+from truth import Wrongs, wrongs_by_broker
 
 from checkers.evidence.tables import load_copies
 from harness.audit.judge_copies import Rows, assemble, judge_whole
-from harness.broker_files.copies.copies import Copies, find_copies
+from harness.broker_files.copies.copies import Copies
 from harness.json_codec import to_json
 
 pytestmark = pytest.mark.timeout(3600)
@@ -48,7 +48,6 @@ class Judged:
     findings: dict[str, list[dict[str, Any]]]
 
     def is_decided(self, knowing: str) -> bool:
-        """Return whether every finding names the wrong replica."""
         return all(finding["decided"] for finding in self.findings[knowing])
 
 
@@ -81,10 +80,7 @@ def _diverged(payload: str, weather: Weather, first_seed: int) -> Iterator[tuple
 
 
 def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[int, Wrongs]]]) -> list[Judged]:
-    copies = []
-    for case, _ in cases:
-        folders = case.write(top)
-        copies.append(find_copies({broker: [folder] for broker, folder in folders.items()}, ["*"], case.name))
+    copies = [written_copies(case, top) for case, _ in cases]
     rows = judge_whole(load_copies(spark, copies))
     assert rows["raised"] == []
     rows_of = dealt(copies, rows)

@@ -8,9 +8,11 @@ All cases are judged in one job, once by all that they hold and once by what the
 
 import base64
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from diverged import Diverged
 from generate import LEGAL, Case, generate
 from matching import Found, complaints
 from planted import SAME_OUTCOME
@@ -36,11 +38,12 @@ def cases(all_seeds: dict[str, range]) -> list[Case]:
 @pytest.fixture(scope="module")
 def copies(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> list[Copies]:
     top = tmp_path_factory.mktemp("cases")
-    found = []
-    for case in cases:
-        folders = case.write(top)
-        found.append(find_copies({broker: [folder] for broker, folder in folders.items()}, ["*"], case.name))
-    return found
+    return [written_copies(case, top) for case in cases]
+
+
+def written_copies(case: Case | Diverged, top: Path) -> Copies:
+    brokers = {broker: [folder] for broker, folder in case.write(top).items()}
+    return find_copies(brokers, ["*"], case.name)
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +77,19 @@ def dealt(copies: Sequence[Copies], rows: Mapping[str, Rows]) -> Mapping[str, Ma
 def found_in(verdict: dict[str, Any]) -> list[Found]:
     return [
         Found(
-            anomaly=finding["anomaly"],
+            **{name: finding[name] for name in ("anomaly", "topic", "partition", "offset", "effect")},
             candidates=frozenset(finding["candidates"]),
-            topic=finding["topic"],
-            partition=finding["partition"],
-            brokers=_brokers(finding),
-            offset=finding["offset"],
+            brokers=frozenset(
+                broker for group in finding["disagree"] if not finding["decided"] for broker in group["brokers"]
+            )
+            or frozenset({finding["broker"]}),
             key=key_of(finding["key"]),
-            effect=finding["effect"],
         )
         for finding in verdict["findings"]
     ]
 
 
-def _brokers(finding: dict[str, Any]) -> frozenset[int]:
-    disagreeing = [] if finding["decided"] else finding["disagree"]
-    return frozenset(broker for group in disagreeing for broker in group["brokers"]) or frozenset({finding["broker"]})
-
-
 def key_of(content: dict[str, str] | None) -> bytes | None:
-    """Return the key of a finding."""
     if content is None:
         return None
     return content["text"].encode() if "text" in content else base64.b64decode(content["base64"])

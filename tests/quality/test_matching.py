@@ -43,61 +43,39 @@ def case(*wrongs: Expected) -> Case:
         bare=False,
         expected=tuple(wrong for wrong in wrongs if wrong.required),
         tolerated=tuple(wrong for wrong in wrongs if not wrong.required),
-        traits=frozenset(),
     )
 
 
-@pytest.mark.parametrize(
-    ("wrong", "found"),
-    [
-        (WRONG, FOUND),
-        (WRONG, replace(FOUND, offset=9)),
-        (WRONG, replace(FOUND, key=None)),
-        (replace(WRONG, decided=False), UNSURE),
-        (replace(WRONG, decided=False), FOUND),
-        (replace(WRONG, effect=None), FOUND),
-        (WRONG, replace(FOUND, brokers=frozenset({1, 2, 3}))),
-    ],
-    ids=[
-        "as it is",
-        "by its other offset",
-        "without a key",
-        "by candidates",
-        "by a good guess",
-        "of either effect",
-        "undecided",
-    ],
-)
-def test_found(wrong: Expected, found: Found) -> None:
-    assert complaints(case(wrong), [found]) == []
+MISSING, FALSE = "not found", "of nothing"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "found"),
+    ("wrongs", "found", "errors"),
     [
-        (WRONG, replace(FOUND, anomaly=STUCK_LSO)),
-        (WRONG, replace(FOUND, brokers=frozenset({1, 3}))),
-        (WRONG, replace(FOUND, offset=6)),
-        (WRONG, replace(FOUND, key=b"l")),
-        (WRONG, replace(FOUND, effect="latent")),
-        (replace(WRONG, decided=False), replace(FOUND, anomaly=COMMITTED_TO_ABORTED)),
+        pytest.param([WRONG], [FOUND], [], id="as it is"),
+        pytest.param([WRONG], [replace(FOUND, offset=9)], [], id="by its other offset"),
+        pytest.param([WRONG], [replace(FOUND, key=None)], [], id="without a key"),
+        pytest.param([replace(WRONG, decided=False)], [UNSURE], [], id="by candidates"),
+        pytest.param([replace(WRONG, decided=False)], [FOUND], [], id="by a good guess"),
+        pytest.param([replace(WRONG, effect=None)], [FOUND], [], id="of either effect"),
+        pytest.param([WRONG], [replace(FOUND, brokers=frozenset({1, 2, 3}))], [], id="undecided"),
+        pytest.param([WRONG], [replace(FOUND, anomaly=STUCK_LSO)], [MISSING, FALSE], id="another name"),
+        pytest.param([WRONG], [replace(FOUND, brokers=frozenset({1, 3}))], [MISSING, FALSE], id="broker"),
+        pytest.param([WRONG], [replace(FOUND, offset=6)], [MISSING, FALSE], id="offset"),
+        pytest.param([WRONG], [replace(FOUND, key=b"l")], [MISSING, FALSE], id="key"),
+        pytest.param([WRONG], [replace(FOUND, effect="latent")], [MISSING, FALSE], id="effect"),
+        pytest.param(
+            [replace(WRONG, decided=False)],
+            [replace(FOUND, anomaly=COMMITTED_TO_ABORTED)],
+            [MISSING, FALSE],
+            id="sure of the wrong name",
+        ),
+        pytest.param([WRONG], [UNSURE], [MISSING], id="unsure of what is plain"),
+        pytest.param([replace(WRONG, required=False)], [], [], id="tolerated and not found"),
+        pytest.param([replace(WRONG, required=False)], [UNSURE], [], id="tolerated and found"),
+        pytest.param([WRONG], [], [MISSING], id="missing"),
+        pytest.param([], [FOUND], [FALSE], id="false"),
     ],
-    ids=["another name", "broker", "offset", "key", "effect", "sure of the wrong name"],
 )
-def test_misnamed_is_both_missing_and_false(wrong: Expected, found: Found) -> None:
-    assert [line.split(":")[1].strip() for line in complaints(case(wrong), [found])] == ["not found", "of nothing"]
-
-
-def test_unsure_of_what_is_plain_is_missing() -> None:
-    assert [line.split(":")[1].strip() for line in complaints(case(WRONG), [UNSURE])] == ["not found"]
-
-
-def test_tolerated_may_be_found_and_need_not_be() -> None:
-    tolerated = case(replace(WRONG, required=False))
-    assert complaints(tolerated, []) == []
-    assert complaints(tolerated, [UNSURE]) == []
-
-
-def test_missing_and_false() -> None:
-    assert len(complaints(case(WRONG), [])) == 1
-    assert len(complaints(case(), [FOUND])) == 1
+def test_complaints(wrongs: list[Expected], found: list[Found], errors: list[str]) -> None:
+    assert [line.split(":")[1].strip() for line in complaints(case(*wrongs), found)] == errors

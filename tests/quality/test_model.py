@@ -11,7 +11,7 @@ from model_logs import data, emptied, marker, replica
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.broker_files.side_files.producer_state import AbortedTxn
 from harness.models.log.batch import ModelBatch
-from harness.models.log.cleaner import Bounds, Cleaning, clean
+from harness.models.log.cleaner import Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.version_rules import rules_of
@@ -35,15 +35,12 @@ def run(log: Replica, now_ms: int = 0) -> bool:
 
 def shown(log: Replica) -> list[str]:
     """Show each batch: its offsets, then its records, a marker's type, or nothing."""
-    return [_shown(batch) for batch in log.batches()]
-
-
-def _shown(batch: ModelBatch) -> str:
-    what = batch.marker or " ".join(
-        (record.key or b"").decode() + ("" if record.value is None else f"={record.value.decode()}")
-        for record in batch.records
-    )
-    return f"{batch.base_offset}-{batch.last_offset} {what}".strip()
+    lines = []
+    for batch in log.batches():
+        pairs = (((r.key or b"").decode(), "" if r.value is None else f"={r.value.decode()}") for r in batch.records)
+        content = batch.marker or " ".join(map("".join, pairs))
+        lines.append(f"{batch.base_offset}-{batch.last_offset} {content}".strip())
+    return lines
 
 
 def test_the_last_value_of_a_key_stays_and_batches_keep_their_offsets() -> None:
@@ -52,21 +49,6 @@ def test_the_last_value_of_a_key_stays_and_batches_keep_their_offsets() -> None:
     assert shown(log) == ["3-4 b=2 a=3", "5-5 c=1", "6-6 a=4"]
     assert [segment.base_offset for segment in log.segments] == [0, 6]
     assert log.cleaned_to == 6
-
-
-def test_the_last_batch_of_a_pass_stays_empty() -> None:
-    log = replica(data(0, "a=1"), data(1, "k=1", txn=7), data(2, "l=1", txn=7), marker(3, ABORT, 7))
-    log.producers.clear()
-    assert run(log)
-    assert shown(log) == ["0-0 a=1", "2-2", "3-3 abort"]
-
-
-def test_a_pass_without_anything_dirty_changes_nothing() -> None:
-    log = replica(data(0, "a"), data(1, "b=1"))
-    assert run(log)
-    before = shown(log)
-    assert not run(log, now_ms=10 * RETENTION_MS)
-    assert shown(log) == before
 
 
 @pytest.mark.parametrize(
@@ -84,80 +66,41 @@ def test_nothing_is_cleaned_from_the_segment_of_the_last_stable_offset_on(log: R
     assert log.cleaned_to == cleaned_to
 
 
-def test_a_tombstone_waits_for_the_horizon_that_the_first_pass_stamps() -> None:
-    log = replica(data(0, "k=1"), data(1, "k", "l=1"))
-    grow(log)
-    assert run(log, now_ms=50)
-    assert shown(log) == ["1-2 k l=1", "3-3 filler=x"]
-    assert [batch.delete_horizon_ms for batch in log.batches()] == [150, None]
-    grow(log)
-    assert run(log, now_ms=149)
-    assert shown(log)[0] == "1-2 k l=1"
-    grow(log)
-    assert run(log, now_ms=150)
-    assert shown(log)[0] == "1-2 l=1"
+COMMITTED = (data(0, "k=1", txn=7), marker(1, COMMIT, 7))
 
 
-def test_an_older_value_outlives_an_aborted_one_and_the_marker_goes_two_passes_later() -> None:
-    log = replica(data(0, "k=1"), data(1, "k=2", txn=7), marker(2, ABORT, 7))
-    grow(log)
-    log.producers.clear()
-    assert run(log, now_ms=0)
-    assert shown(log) == ["0-0 k=1", "2-2 abort", "3-3 filler=x"]
-    assert log.segments[0].aborted == [AbortedTxn(7, 1, 2, 3)]
-    grow(log)
-    assert run(log, now_ms=10)
-    assert [batch.delete_horizon_ms for batch in log.batches()][:2] == [None, 110]
-    assert [segment.aborted for segment in log.segments] == [[], []]
-    grow(log)
-    assert run(log, now_ms=109)
-    assert "2-2 abort" in shown(log)
-    grow(log)
-    assert run(log, now_ms=110)
-    assert "2-2 abort" not in shown(log)
-
-
-def test_a_commit_stays_while_a_batch_of_its_transaction_does() -> None:
-    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7))
-    log.producers.clear()
-    for now_ms in range(0, 1000, 200):
+@pytest.mark.parametrize(
+    ("batches", "remembered", "until_ms", "kept"),
+    [
+        (COMMITTED, False, 1000, ["0-0 k=1", "1-1 commit"]),
+        (
+            (*COMMITTED, data(2, "l=1", txn=7), marker(3, COMMIT, 7), data(4, "l=2")),
+            False,
+            1000,
+            ["0-0 k=1", "1-1 commit", "4-4 l=2"],
+        ),
+        ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
+        ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
+        ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
+    ],
+    ids=[
+        "with a batch of its transaction",
+        "each by its own transaction",
+        "with the producer's last batch, which stays empty",
+        "not after the producer expired",
+        "emptied, where it raised the epoch",
+    ],
+)
+def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: list[str], *, remembered: bool) -> None:
+    log = replica(*batches)
+    if not remembered:
+        log.producers.clear()
+    for now_ms in range(0, until_ms, 200):
         grow(log)
         run(log, now_ms)
-    assert shown(log)[:2] == ["0-0 k=1", "1-1 commit"]
-    assert next(log.batches()).delete_horizon_ms is None
-
-
-def test_each_commit_is_judged_by_its_own_transaction() -> None:
-    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7), data(2, "l=1", txn=7), marker(3, COMMIT, 7))
-    log.append(data(4, "l=2"), roll=True)
-    log.producers.clear()
-    for now_ms in range(0, 1000, 200):
-        grow(log)
-        run(log, now_ms)
-    assert shown(log)[:3] == ["0-0 k=1", "1-1 commit", "4-4 l=2"]
-
-
-def test_a_producers_last_batch_stays_empty_and_pins_its_commit_until_it_expires() -> None:
-    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7), data(2, "k=2"))
-    for now_ms in range(0, EXPIRATION_MS, 200):
-        grow(log)
-        run(log, now_ms)
-    assert shown(log)[:3] == ["0-0", "1-1 commit", "2-2 k=2"]
-    for now_ms in range(EXPIRATION_MS, 2 * EXPIRATION_MS, 200):
-        grow(log)
-        run(log, now_ms)
-    assert shown(log)[0] == "2-2 k=2"
-
-
-def test_where_the_end_raises_the_epoch_the_marker_is_what_stays_empty() -> None:
-    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7, epoch=1), data(2, "k=2"))
-    for now_ms in range(0, EXPIRATION_MS, 200):
-        grow(log)
-        run(log, now_ms)
-    assert shown(log)[:2] == ["1-1", "2-2 k=2"]
-    left = next(log.batches())
-    assert left.control
-    assert left.marker is None
+    assert shown(log)[: len(kept)] == kept
+    assert not remembered or next(log.batches()).control == (kept[0] == "1-1")
+    assert remembered or next(log.batches()).delete_horizon_ms is None
 
 
 @pytest.mark.parametrize(
@@ -242,17 +185,6 @@ def test_what_is_younger_than_the_lag_is_left_alone() -> None:
     assert log.cleaned_to == 1
     assert clean(log, lagging, 110)
     assert shown(log) == ["2-2 a=3", "3-3 end=1"]
-
-
-def test_bounds_keep_what_is_old_enough() -> None:
-    log = replica(data(0, "a=1"), data(1, "a"), data(2, "end=1"))
-    assert clean(log, CLEANING, 0, Bounds(tombstones=1))
-    grow(log)
-    assert clean(log, CLEANING, RETENTION_MS, Bounds(tombstones=1))
-    assert "1-1 a" in shown(log)[0]
-    grow(log)
-    assert clean(log, CLEANING, RETENTION_MS, Bounds(tombstones=2))
-    assert "1-1 a" not in shown(log)[0]
 
 
 def test_a_leaders_epoch_begins_with_its_election_and_is_forgotten_without_a_batch() -> None:

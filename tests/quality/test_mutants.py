@@ -25,32 +25,13 @@ import checkers.reduction.candidate_keys
 import checkers.replay.truth
 
 CHECKERS: Final = (
-    "anomalies.aborted_to_committed",
-    "anomalies.committed_to_aborted",
-    "anomalies.hanging_transaction",
-    "anomalies.missed_marker",
-    "anomalies.stuck_lso",
-    "anomalies.tombstone_divergence",
-    "anomalies.unexplained",
-    "attribution.blame",
-    "attribution.coverage",
-    "consistency.doubts",
-    "consistency.exposure",
-    "consistency.side_files",
-    "finding",
-    "guarantees.records",
-    "guarantees.removals",
-    "reduction.beliefs",
-    "reduction.candidate_keys",
-    "reduction.consistent_spans",
-    "reduction.packed_spans",
-    "reduction.reduce",
-    "reduction.segments",
-    "reduction.unsettled_spans",
-    "replay.batch_outcomes",
-    "replay.judged",
-    "replay.truth",
-)
+    "anomalies.aborted_to_committed", "anomalies.committed_to_aborted", "anomalies.hanging_transaction",
+    "anomalies.missed_marker", "anomalies.stuck_lso", "anomalies.tombstone_divergence", "anomalies.unexplained",
+    "attribution.blame", "attribution.coverage", "consistency.doubts", "consistency.exposure",
+    "consistency.side_files", "finding", "guarantees.records", "guarantees.removals",
+    *sorted(name.removeprefix("checkers.") for name in REDUCING),
+    "replay.batch_outcomes", "replay.judged", "replay.truth",
+)  # fmt: skip
 """The module that judges, its input, and how big data are reduced for it."""
 
 CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))

@@ -1,9 +1,6 @@
-"""Verdicts of checkers on simulated runs: the planted anomaly and nothing more, for every fault, client and timers.
+"""Verdicts of checkers on simulated runs: the planted anomaly and nothing more, for every fault, client and timers."""
 
-All runs are judged in one job, as checkers are keyed by run.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,7 @@ from harness.cluster.boot import Equipment
 from harness.host.java import find_java
 from harness.json_codec import to_json
 from harness.judge.check import compute_rows, prepare, results_of
-from harness.judge.finding import CheckerRow
-from harness.judge.run_verdict import Results, assemble
+from harness.judge.run_verdict import assemble
 from harness.play.begin import begin_manifest
 from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import COMPLETE, RunFolder
@@ -56,14 +52,16 @@ def name_of(target: str, options: Mapping[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return the verdict of every run, by its name."""
     top = tmp_path_factory.mktemp("simulated")
     actual: dict[str, tuple[RunFolder, dict[str, Any]]] = {}
     for target, options in RUNS:
         name = name_of(target, options)
         actual[name] = _run(top / name, target, options)
     rows, raised = compute_rows(prepare(spark, [folder for folder, _ in actual.values()]))
-    return {name: to_json(assemble(content, _by_run(rows, raised, name))) for name, (_, content) in actual.items()}
+    by_run = {
+        run: {name: [row for row in table if row["run"] == run] for name, table in rows.items()} for run in actual
+    }
+    return {run: to_json(assemble(actual[run][1], results_of(by_run[run], raised))) for run in actual}
 
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
@@ -73,10 +71,6 @@ def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder
     begun.finish(COMPLETE, {})
     proof = dict.fromkeys(run.plan.system.proof, True)
     return run.folder, {**begun.content, "coordination": proof}
-
-
-def _by_run(rows: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str], run_id: str) -> Results:
-    return results_of({name: [row for row in table if row["run"] == run_id] for name, table in rows.items()}, raised)
 
 
 @pytest.mark.parametrize("options", WRONG, ids=lambda options: name_of("", options))

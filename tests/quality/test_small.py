@@ -28,6 +28,11 @@ def coordinated(bound: Bound, *without: str, **how: Any) -> Explored:
     return walked(bound, coordinated=True, without=frozenset(without), **how)
 
 
+def assert_clean(found: Explored) -> None:
+    assert found.is_whole
+    assert found.wrong == {}
+
+
 def test_each_replica_by_itself_leads_to_all_four() -> None:
     found = walked(Bound(writes=1, transactions=2))
     assert found.is_whole
@@ -70,15 +75,13 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
 def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert ways(walked(BY_CHANGE[change]))[Anomaly.TOMBSTONE_DIVERGENCE] == DELETED_AND_GONE
     found = coordinated(BY_CHANGE[change])
-    assert found.is_whole
-    assert found.wrong == {}
+    assert_clean(found)
 
 
 @pytest.mark.commit
 def test_messages_that_are_late_lead_nowhere_else() -> None:
     found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)
-    assert found.is_whole
-    assert found.wrong == {}
+    assert_clean(found)
     assert found.states > coordinated(BY_CHANGE[NO_CHANGE]).states
 
 
@@ -95,6 +98,7 @@ def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
     }  # fmt: skip
 
 
+UNASSIGNED = "p puts K; 2 leaves; p deletes K; 2 is unassigned"
 GATED = {
     NO_CHANGE: (True, None),
     ADD: (True, None),
@@ -102,13 +106,7 @@ GATED = {
         False,
         "p puts K; p deletes K; 2 cleans; time passes; 2 cleans; 4 is added; 4 copies a batch; 2 leads; 4 joins",
     ),
-    REASSIGN: (
-        True,
-        (
-            "p puts K; 2 leaves; p deletes K; 2 is unassigned; 1 cleans; time passes; 1 cleans; "
-            "2 is assigned again; 2 returns"
-        ),
-    ),
+    REASSIGN: (True, f"{UNASSIGNED}; 1 cleans; time passes; 1 cleans; 2 is assigned again; 2 returns"),
 }
 """By change: whether there is an outage too, and the way of a deleted value that comes back although nothing is cleaned
 while an assigned replica is not in sync; None where there is none."""
@@ -128,8 +126,7 @@ def test_coordination_does_not_help_a_replica_that_is_assigned_again_with_its_ol
     assert (found.is_whole, found.states) == (True, 7_216)
     assert ways(found) == {
         Anomaly.TOMBSTONE_DIVERGENCE:
-            "p puts K; 2 leaves; p deletes K; 2 is unassigned; 1 cleans; 3 cleans; time passes; 3 reports; "
-            "1 cleans; 2 is assigned again; 2 returns",
+            f"{UNASSIGNED}; 1 cleans; 3 cleans; time passes; 3 reports; 1 cleans; 2 is assigned again; 2 returns",
     }  # fmt: skip
 
 
@@ -173,8 +170,7 @@ def test_what_a_rule_is_good_for(rule: str, change: str, steps: int) -> None:
 @pytest.mark.parametrize(("rule", "change"), COVERED)
 def test_rules_that_others_cover(rule: str, change: str) -> None:
     found = coordinated(BY_CHANGE[change], rule, delayed=rule in MESSAGES_MATTER)
-    assert found.is_whole
-    assert found.wrong == {}
+    assert_clean(found)
 
 
 def test_without_waiting_markers_transactions_never_end() -> None:

@@ -12,16 +12,8 @@ from harness.models.log.invariants import violations
 from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
-from harness.models.world.groups import (
-    AT_RELOAD,
-    BEGINS_AT_ABORTED,
-    DELETED_BACK,
-    FROZEN,
-    NEW,
-    OLD,
-    SKIPS,
-    consequences,
-)
+from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN, NEW, OLD, SKIPS
+from harness.models.world.groups import consequences as consequences_of
 from harness.models.world.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SCRIPTS
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
@@ -31,14 +23,9 @@ DELETES = Bound(writes=2, transactions=1, coordinator=NEW)
 FREEZE = "t puts K; 2 leaves; t aborts; time passes; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns"
 DELETED = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
 BEGINS = "t puts K; 2 leaves; t aborts; t puts L; t commits; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns"
-SKIP = (
-    "p puts K; t puts K; 2 leaves; t aborts; t puts L; t commits; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns"
-)
+SKIP = f"p puts K; {BEGINS}"
 RELOAD = "p puts K; t puts K; p deletes K; t commits"
-FREEZE_OF_DELETED = (
-    "p puts K; t puts K; p deletes K; 2 leaves; t commits; time passes; 1 cleans; 1 cleans; time passes; 1 cleans; "
-    "2 returns"
-)
+FREEZE_OF_DELETED = f"p puts K; {FREEZE}".replace("2 leaves; t aborts", "p deletes K; 2 leaves; t commits")
 """Broker 2 has the tombstone. The old coordinator keeps the pending offset all the same."""
 
 
@@ -95,7 +82,7 @@ def test_every_consequence_has_an_anomaly_of_the_same_log(bound: Bound) -> None:
         truth = small.parts.clients[state.clients].truth
         for _, number in state.replicas if not state.away else ():
             replica = small.parts.replicas[number]
-            names = consequences(replica, truth, drops_pending=bound.coordinator == NEW)
+            names = consequences_of(replica, truth, drops_pending=bound.coordinator == NEW)
             if any(not name.endswith(AT_RELOAD) for name in names) and not any(violations(replica, truth)):
                 yield "unexplained"
 
@@ -111,14 +98,14 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
 
 
 REMOVED = "1 cleans; time passes; 1 cleans; 2 returns"
-JOINS, DELETED = "m joins g (consumer)", "a deletes group g"
+JOINS, GROUP_DELETED = "m joins g (consumer)", "a deletes group g"
 OF_MEMBERS = {
     "a member leaves, and its group is deleted": (
         820,
         {
             MEMBER_BACK: f"{JOINS}; 2 leaves; m leaves g; {REMOVED}",
-            GROUP_BACK: f"{JOINS}; m leaves g; 2 leaves; {DELETED}; {REMOVED}",
-            NOT_LOADED: f"{JOINS}; 2 leaves; m leaves g; 1 cleans; {DELETED}; time passes; 1 cleans; 2 returns",
+            GROUP_BACK: f"{JOINS}; m leaves g; 2 leaves; {GROUP_DELETED}; {REMOVED}",
+            NOT_LOADED: f"{JOINS}; 2 leaves; m leaves g; 1 cleans; {GROUP_DELETED}; time passes; 1 cleans; 2 returns",
         },
     ),
     "a classic group is upgraded": (
@@ -128,8 +115,8 @@ OF_MEMBERS = {
     "a classic group is deleted, and is one of the consumer protocol later": (
         588,
         {
-            GROUP_BACK: f"m joins g (classic); 2 leaves; {DELETED}; {REMOVED}",
-            NOT_LOADED: f"m joins g (classic); 2 leaves; {DELETED}; {JOINS}; {REMOVED}",
+            GROUP_BACK: f"m joins g (classic); 2 leaves; {GROUP_DELETED}; {REMOVED}",
+            NOT_LOADED: f"m joins g (classic); 2 leaves; {GROUP_DELETED}; {JOINS}; {REMOVED}",
         },
     ),
 }
@@ -145,16 +132,13 @@ def test_a_coordinator_that_missed_tombstones_of_groups_may_not_load_at_all(scri
 
 
 @pytest.mark.commit("no change", "remove")
-@pytest.mark.parametrize("change", [NO_CHANGE, LEADER, ADD, REMOVE])
-def test_no_deleted_offset_comes_back_with_coordination(change: str) -> None:
-    bound = Bound(writes=2, transactions=0, change=change, coordinator=NEW)
-    assert set(ways(walked(bound))) == {DELETED_BACK}
-    assert ways(walked(bound, coordinated=True)) == {}
-
-
-@pytest.mark.commit("no change", "remove")
-@pytest.mark.parametrize("change", [NO_CHANGE, LEADER, REMOVE])
-def test_no_group_freezes_with_coordination(change: str) -> None:
-    bound = Bound(writes=0, transactions=1, change=change, coordinator=NEW)
-    assert set(ways(walked(bound))) == {FROZEN}
+@pytest.mark.parametrize(
+    ("consequence", "change"),
+    [*((DELETED_BACK, change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)),
+     *((FROZEN, change) for change in (NO_CHANGE, LEADER, REMOVE))],
+)  # fmt: skip
+def test_coordination_prevents(consequence: str, change: str) -> None:
+    writes, transactions = (2, 0) if consequence == DELETED_BACK else (0, 1)
+    bound = Bound(writes=writes, transactions=transactions, change=change, coordinator=NEW)
+    assert set(ways(walked(bound))) == {consequence}
     assert ways(walked(bound, coordinated=True)) == {}

@@ -25,7 +25,7 @@ from soaked import play
 
 from harness.broker_files.segments.batches import Batch, iter_batches, marker
 from harness.broker_files.side_files.producer_state import encode_txnindex, iter_txnindex
-from harness.judge.verdict import ANOMALY, CHECKERS, CLEAN, CLIENTS, ScenarioVerdict
+from harness.judge.verdict import ANOMALY, CHECKERS, CLEAN, CLIENTS
 from harness.protect.gate.events import HELD, RELEASED
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder
@@ -64,16 +64,11 @@ def drawn(folder: Path, seed: int, shape: Shape, *, with_faults: bool) -> Played
     return play(folder, generator_of(plan, setup.shape, setup.faults if with_faults else {}), plan, seed)
 
 
-def whole_log(folder: RunFolder, replica: str) -> list[Path]:
-    """Return the files that have the batches of a replica: its segments, and what its broker served."""
-    stored = folder.broker_snapshot(BROKER, AFTER_REJOIN) / replica
-    return [*sorted(stored.glob("*.log")), folder.fetched_snapshot(BROKER, AFTER_REJOIN) / replica / BATCHES]
-
-
 def leave_out(folder: RunFolder, replica: str, is_left_out: Callable[[Batch], bool]) -> int:
-    """Rewrite a replica without some of its batches; return how many are left out of its segments."""
+    """Rewrite a replica, and what its broker served, without some batches; return how many its segments lose."""
     count = 0
-    for path in whole_log(folder, replica):
+    segments = sorted((folder.broker_snapshot(BROKER, AFTER_REJOIN) / replica).glob("*.log"))
+    for path in (*segments, folder.fetched_snapshot(BROKER, AFTER_REJOIN) / replica / BATCHES):
         data, kept = path.read_bytes(), bytearray()
         for batch in iter_batches(data, source=path.name):
             if is_left_out(batch):
@@ -112,9 +107,8 @@ def drop_marker(folder: RunFolder, random: Random) -> None:
         for end in (b for b in batches if b.base_offset in kinds):
             own = [b for b in batches if b.producer_id == end.producer_id]
             since = max((b.base_offset for b in own if b.is_control and b.base_offset < end.base_offset), default=-1)
-            has_record = any(
-                since < b.base_offset < end.base_offset and not b.is_control and not b.is_empty for b in own
-            )
+            between = [b for b in own if since < b.base_offset < end.base_offset]
+            has_record = any(not b.is_control and not b.is_empty for b in between)
             later = (kinds[b.base_offset] for b in own if b.base_offset in kinds and b.base_offset > end.base_offset)
             following = next(later, None)
             if has_record and following != kinds[end.base_offset]:
@@ -146,28 +140,16 @@ def test_a_fault_in_what_a_replica_has_is_found(
         nameless = [one for one in verdict.unexplained if one.broker == BROKER]
         found["not clean"] += verdict.verdict != CLEAN
         found["names the replica"] += bool(own or nameless)
-        for judge in (CLIENTS, CHECKERS):
-            found[judge] += any(
-                judge in by for by in [*(one.found_by for one in own), *((one.found_by,) for one in nameless)]
-            )
+        judges = {judge for one in own for judge in one.found_by} | {one.found_by for one in nameless}
+        found.update(judges & {CLIENTS, CHECKERS})
     sys.stdout.write(f"{planted}: of {len(rounds)} {dict(found)}\n")
     assert min(found["not clean"], found["names the replica"]) >= LEAST_FOUND * len(rounds)
 
 
 def told(evidence: GateEvidence, folder: RunFolder, played: PlayedRound) -> str:
-    scenarios = [
-        ScenarioVerdict(
-            scenario=f"{topic}-{number}",
-            anomaly=None,
-            payload=None,
-            topic=topic,
-            partition=number,
-            verdict=CLEAN,
-            reason="",
-            exposure={},
-        )
-        for topic, number in played.plan.partitions
-    ]
+    (clean,) = audited_verdict("t").scenarios
+    places = played.plan.partitions
+    scenarios = [replace(clean, scenario=f"{t}-{number}", topic=t, partition=number) for t, number in places]
     audited = replace(audited_verdict(), scenarios=tuple(scenarios))
     results = JudgeResults(RoundEvidence(truth_of(folder, played)), CheckedRound(), audited, gates=evidence)
     return verdict_of(played, results).verdict

@@ -3,6 +3,8 @@
 import itertools
 import json
 import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RoundLine
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
-from harness.soak.campaign import MOST_BOOTS, SoakOptions, resume, soak
+from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
 from harness.soak.draw.plan import Shape
 from harness.soak.judge.judge_rounds import truth_of
 from harness.soak.judge_queue import JudgeQueue
@@ -33,31 +35,27 @@ SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
 @pytest.fixture
 def one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """Have the soak judge in the session of all tests: there is one in a process."""
-
-    class Lent:
-        def __enter__(self) -> SparkSession:
-            return spark
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(campaign, "session_of", lambda *_, **__: Lent())
+    monkeypatch.setattr(campaign, "session_of", lambda *_, **__: nullcontext(spark))
 
 
 def timeless(line: RoundLine) -> RoundLine:
     return replace(line, took_s={})
 
 
-def options(results: Path, **more: Any) -> SoakOptions:
-    return SoakOptions("sim-kafka", 10.0, 1, results, SparkOptions(), **{"shape": SMALL, "rounds": 2, **more})
+def run_soak(results: Path, report: Callable[[RoundLine], None] = lambda _: None, **more: Any) -> Soak:
+    options = SoakOptions("sim-kafka", 10.0, 1, results, SparkOptions(), **{"shape": SMALL, "rounds": 2, **more})
+    return soak(options, FakeProgress(), report)
+
+
+def resume_soak(folder: Path) -> Soak:
+    return resume(folder, SparkOptions(), FakeProgress(), lambda _: None)
 
 
 @pytest.mark.usefixtures("one_session")
 def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     lines: list[RoundLine] = []
-    first = soak(options(tmp_path), FakeProgress(), lines.append)
-    assert [line.name for line in lines] == ["soak-1", "soak-2"]
-    assert [line.seed for line in lines] == [1, 2]
+    first = run_soak(tmp_path, lines.append)
+    assert [(line.name, line.seed) for line in lines] == [("soak-1", 1), ("soak-2", 2)]
     folder = first.folder.path
     assert folder.parent == tmp_path / "sim-kafka" / "soak"
     stored = json.loads((folder / "soak.json").read_text())
@@ -70,7 +68,7 @@ def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None
     # Cut off after one round: another process plays the second one again, the same way.
     cut_off = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.002}
     (folder / "soak.json").write_text(json.dumps(cut_off))
-    again = resume(folder, SparkOptions(), FakeProgress(), lines.append)
+    again = resume_soak(folder)
     assert timeless(again.rounds[1]) == timeless(first.rounds[1])
     assert again.took_s > stored["took_s"]
 
@@ -85,10 +83,10 @@ def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
 
     monkeypatch.setattr(campaign, "session_of", ends)
     with pytest.raises(MemoryError):
-        soak(options(tmp_path), FakeProgress(), lambda _: None)
+        run_soak(tmp_path)
     (folder,) = (tmp_path / "sim-kafka" / "soak").iterdir()
     with pytest.raises(MemoryError):
-        resume(folder, SparkOptions(), FakeProgress(), lambda _: None)
+        resume_soak(folder)
 
 
 @pytest.mark.usefixtures("one_session")
@@ -103,14 +101,14 @@ def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
     with monkeypatch.context() as cut_off:
         cut_off.setattr(JudgeQueue, "finish", ends)
         with pytest.raises(MemoryError):
-            soak(options(tmp_path / "cut-off"), FakeProgress(), lambda _: None)
+            run_soak(tmp_path / "cut-off")
     (stored,) = (tmp_path / "cut-off" / "sim-kafka" / "soak").glob("*/soak.json")
     state = json.loads(stored.read_text())
     assert state["rounds"] == []
     # No time is left, so that no round can be played.
     stored.write_text(json.dumps({**state, "minutes": 0.0}))
-    judged = resume(stored.parent, SparkOptions(), FakeProgress(), lambda _: None).rounds
-    whole = soak(options(tmp_path / "whole"), FakeProgress(), lambda _: None).rounds
+    judged = resume_soak(stored.parent).rounds
+    whole = run_soak(tmp_path / "whole").rounds
     assert [timeless(line) for line in judged] == [timeless(line) for line in whole]
     assert judged[0].took_s.keys() == whole[0].took_s.keys()
 
@@ -131,10 +129,7 @@ def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
 @pytest.mark.usefixtures("one_session")
 def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS - 1))
-    assert [line.name for line in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
-        "soak-1",
-        "soak-2",
-    ]
+    assert [line.name for line in run_soak(tmp_path).rounds] == ["soak-1", "soak-2"]
 
 
 @pytest.mark.usefixtures("one_session")
@@ -144,7 +139,7 @@ def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS))
     lines: list[RoundLine] = []
     with pytest.raises(HarnessError, match="no broker registers"):
-        soak(options(tmp_path), FakeProgress(), lines.append)
+        run_soak(tmp_path, lines.append)
     (stored,) = (tmp_path / "sim-kafka" / "soak").glob("*/soak.json")
     assert [line["name"] for line in json.loads(stored.read_text())["rounds"]] == ["soak-1"]
     assert len(lines) == 1
@@ -158,7 +153,7 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
         return truth_of(folder, played)
 
     monkeypatch.setattr("harness.soak.judge.judge_rounds.truth_of", only_the_first)
-    first, second = soak(options(tmp_path), FakeProgress(), lambda _: None).rounds
+    first, second = run_soak(tmp_path).rounds
     assert "cannot be judged" not in first.reason
     assert second.verdict == UNKNOWN
     assert second.reason == "it cannot be judged: ValueError: a batch ends too soon"
@@ -173,7 +168,7 @@ def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch
     monkeypatch.setattr("harness.soak.judge_queue.has_ended", lambda _: True)
     lines: list[RoundLine] = []
     with pytest.raises(HarnessError, match="Spark's JVM ended while rounds were judged: answer from Java"):
-        soak(options(tmp_path), FakeProgress(), lines.append)
+        run_soak(tmp_path, lines.append)
     assert not lines
     assert not list(tmp_path.glob("sim-kafka/soak/*/*/verdict.json"))
 
@@ -189,25 +184,18 @@ def test_a_jvm_that_ended_is_noticed(spark: SparkSession) -> None:
 def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: Path) -> None:
     schedule = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)).schedule
     lines: list[RoundLine] = []
-    result = soak(options(tmp_path / "results", schedule=schedule), FakeProgress(), lines.append)
+    result = run_soak(tmp_path / "results", lines.append, schedule=schedule)
     assert [(line.seed, line.findings) for line in lines] == [
         (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
     ]  # fmt: skip
     assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
     assert result.result().shown is None, "of a round that was not shrunk"
-    tolerated = soak(
-        options(tmp_path / "more", schedule=schedule, rounds=1, expected={"tombstone-divergence": "known"}),
-        FakeProgress(),
-        lines.append,
-    )
+    known = {"tombstone-divergence": "known"}
+    tolerated = run_soak(tmp_path / "more", schedule=schedule, rounds=1, expected=known)
     assert (tolerated.verdict, EXIT_CODES[tolerated.verdict]) == (AS_EXPECTED, EXIT_CLEAN)
     assert tolerated.result().reason.startswith("1 as-expected; soak-1: ")
     for finding, shown in (("tombstone-divergence", 1), ("stuck-lso", 0)):
-        again = options(tmp_path / finding, schedule=replace(schedule, finding=finding), rounds=1)
-        assert to_json(soak(again, FakeProgress(), lines.append).result())["shown"] == {
-            "finding": finding,
-            "in": shown,
-            "of": 1,
-        }
+        again = run_soak(tmp_path / finding, schedule=replace(schedule, finding=finding), rounds=1)
+        assert to_json(again.result())["shown"] == {"finding": finding, "in": shown, "of": 1}
     assert tolerated.result().findings == {"tombstone-divergence": 1}
     assert (tolerated.folder.path / "soak-1" / "brokers").is_dir(), "its evidence is kept all the same"

@@ -5,14 +5,12 @@ removed: within ``delete.retention.ms``. A broker that is ``held`` is away for l
 only by another's hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from partition import Client, Partition
+from partition import Client, Pair, Partition
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 
@@ -31,10 +29,9 @@ class Traffic:
     clients: list[Client] = field(default_factory=list)
     traits: set[str] = field(default_factory=set)
     """The past events of this partition, in a word each."""
-    shares: Mapping[Callable[[Traffic], None], float] = field(default_factory=lambda: SHARES)
+    shares: Mapping[Callable[["Traffic"], None], float] = field(default_factory=lambda: SHARES)
 
     def run(self, records: int) -> None:
-        """Continue until so many more records are written."""
         goal = len(self.partition.written) + records
         while len(self.partition.written) < goal:
             self.step()
@@ -58,7 +55,6 @@ class Traffic:
         partition.now_ms += ms
 
     def end_all(self) -> None:
-        """End every open transaction."""
         for client in self.clients:
             if client.txn:
                 self.partition.end(client, self.random.choice((COMMIT, ABORT)))
@@ -74,10 +70,8 @@ class Traffic:
             for broker in chosen:
                 self.partition.clean(broker)
             self.pass_time(self.partition.settings.cleaning.delete_retention_ms * 2 // 3)
-        self.traits.add("aged")
 
     def come_all_back(self) -> None:
-        """Bring back every broker that may come back."""
         for broker in self.partition.away - self.held:
             self.partition.come_back(broker)
 
@@ -86,7 +80,10 @@ class Traffic:
         size = self.random.choice((0, 3, 8, 8, 60))
         return self.random.randbytes(size) if self.random.random() < 0.5 else b"v" * size
 
-    def _records(self) -> list[tuple[bytes | None, bytes | None]]:
+    def present(self) -> list[int]:
+        return [broker for broker in self.partition.replicas if broker not in self.partition.away]
+
+    def _records(self) -> list[Pair]:
         count = self.random.randint(1, _MOST_RECORDS)
         return [
             (self.random.choice(self.keys), None if self.random.random() < 0.2 else self.value()) for _ in range(count)
@@ -98,8 +95,7 @@ class Traffic:
         self.partition.write(self._records(), client)
 
     def _write_in_transaction(self) -> None:
-        chosen = [client for client in self.clients if client.transactional]
-        if chosen:
+        if chosen := [client for client in self.clients if client.transactional]:
             self.partition.write(self._records(), self.random.choice(chosen))
 
     def _new_client(self) -> None:
@@ -110,8 +106,7 @@ class Traffic:
         self.clients.append(self.partition.client(transactional=self.random.random() < 0.75))
 
     def _end(self) -> None:
-        chosen = [client for client in self.clients if client.txn]
-        if chosen:
+        if chosen := [client for client in self.clients if client.txn]:
             outcome = self.random.choice((COMMIT, COMMIT, ABORT))
             self.partition.end(
                 self.random.choice(chosen), outcome, timed_out=outcome == ABORT and self.random.random() < 0.3
@@ -123,8 +118,7 @@ class Traffic:
                 self.partition.bump(client, self.random.randint(1, 3))
 
     def _end_elsewhere(self) -> None:
-        chosen = [client for client in self.clients if client.transactional and client.txn is None]
-        if chosen:
+        if chosen := [client for client in self.clients if client.transactional and client.txn is None]:
             self.partition.end_elsewhere(self.random.choice(chosen))
 
     def _some_time(self) -> None:
@@ -134,8 +128,7 @@ class Traffic:
         self.partition.clean(self.random.choice(list(self.partition.replicas)))
 
     def leave(self) -> None:
-        present = [b for b in self.partition.replicas if b not in self.partition.away]
-        if len(present) > 1:
+        if len(present := self.present()) > 1:
             leaving = self.random.choice(present)
             if leaving == self.partition.leader_id:
                 self.partition.elect(self.random.choice([b for b in present if b != leaving]))
@@ -149,7 +142,7 @@ class Traffic:
                 self.partition.come_back(broker)
 
     def elect(self) -> None:
-        self.partition.elect(self.random.choice([b for b in self.partition.replicas if b not in self.partition.away]))
+        self.partition.elect(self.random.choice(self.present()))
         self.traits.add("leader-change")
 
     def _move_coordinator(self) -> None:
@@ -159,22 +152,19 @@ class Traffic:
         if self.random.random() < 0.4:
             leader = self.partition.leader
             most = (leader.log_start + leader.high_watermark) // 2
-            self.partition.delete_records(self.random.randint(leader.log_start, most))
-            self.traits.add("log-start")
+            self.partition.replication.delete_records(self.random.randint(leader.log_start, most))
 
     def _retain(self) -> None:
         """Delete one broker's oldest segment by age (``compact,delete``): each does that by its own clock."""
-        present = [broker for broker in self.partition.replicas if broker not in self.partition.away]
-        replica = self.partition.replicas[self.random.choice(present)]
+        replica = self.partition.replicas[self.random.choice(self.present())]
         if self.random.random() < 0.4 and len(replica.segments) > 2:
             replica.delete_before(min(replica.segments[1].base_offset, replica.high_watermark))
-            self.traits.add("log-start")
 
     def lose_tail(self) -> None:
         """Let the leader fail with a tail that nobody copied."""
         partition = self.partition
         partition.fetch_all()
-        others = [b for b in partition.replicas if b not in partition.away and b != partition.leader_id]
+        others = [broker for broker in self.present() if broker != partition.leader_id]
         if not others:
             return
         base = partition.leader.log_end
@@ -182,7 +172,6 @@ class Traffic:
         stranger = partition.client(transactional=True)
         lost.append(partition.batch(lost[-1].last_offset + 1, self._records(), stranger, None))
         partition.lose_leader(self.random.choice(others), lost)
-        self.traits.add("lost-tail")
 
 
 SHARES: Final[Mapping[Callable[[Traffic], None], float]] = {

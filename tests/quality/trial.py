@@ -35,7 +35,7 @@ from matching import complaints
 from mutants import Mutant, unchanged
 from mutated import Code, in_place
 from pyspark.sql import DataFrame, SparkSession
-from test_audit import dealt, found_in, is_missed_marker
+from test_audit import dealt, found_in, is_missed_marker, written_copies
 from test_audit_checkers import Verdicts
 
 import checkers.replay.truth
@@ -52,17 +52,11 @@ from harness.run_folder.store import RunFolder
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"
 REDUCING: Final = frozenset(
-    f"checkers.{name}"
+    f"checkers.reduction.{name}"
     for name in (
-        "reduction.beliefs",
-        "reduction.candidate_keys",
-        "reduction.consistent_spans",
-        "reduction.packed_spans",
-        "reduction.reduce",
-        "reduction.segments",
-        "reduction.unsettled_spans",
+        "beliefs", "candidate_keys", "consistent_spans", "packed_spans", "reduce", "segments", "unsettled_spans",
     )
-)
+)  # fmt: skip
 """The modules that are used for big copies alone."""
 
 UNITS: Final = {
@@ -88,7 +82,6 @@ class Remembered:
         self._holding: dict[tuple[Any, ...], DataFrame] = {}
 
     def get(self, rows: DataFrame, make: Callable[[DataFrame], Any]) -> Any:
-        """Return what was made of a plan that is the same, else make it."""
         number = rows.semanticHash()
         for plan, made in self._made.get(number, []):
             if plan.sameSemantics(rows):
@@ -143,9 +136,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
         copies.append(find_copies(brokers, ["t"], literal.name))
     for name, served in test_audit_spooled.CASES.items():
         copies.append(test_audit_spooled.spooled(name, served, RunFolder(top / name)))
-    for case in cases:
-        brokers = {broker: [folder] for broker, folder in case.write(top / COPIES).items()}
-        copies.append(find_copies(brokers, ["*"], case.name))
+    copies.extend(written_copies(case, top / COPIES) for case in cases)
     given = test_audit_reduced.given(top / "reduced")
     evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
     with in_place(unchanged(checkers.replay.truth)) as code:
@@ -218,17 +209,14 @@ def _remember(stand: Stand, code: Code) -> None:
 
 @dataclass(frozen=True)
 class _Table:
-    """The results of a module's checkers."""
-
     module: str
     plan: Callable[[], DataFrame]
 
 
 def _judged(code: Code, kind: str, known: Evidence) -> Judged:
     modules = code.modules
-    evidence = modules["checkers.evidence.tables"].Evidence(
-        **{one.name: getattr(known, one.name) for one in fields(known)}
-    )
+    parts = {one.name: getattr(known, one.name) for one in fields(known)}
+    evidence = modules["checkers.evidence.tables"].Evidence(**parts)
     judged: Judged = (modules["checkers.replay.judged"].judge if kind == RUNS else code.copies.judge_copied)(evidence)
     return judged
 
@@ -281,28 +269,23 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         left: Reduced = code.modules["checkers.reduction.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
         return left
 
-    steps = {
-        "cut_further": code.modules["checkers.reduction.reduce"].cut_further,
-        "differing_places": code.modules["checkers.reduction.beliefs"].differing_places,
-    }
-    for name, step in steps.items():
-        failure = _failing(test_reduction, **{name: step})
-        if failure is not None:
-            return failure
+    judge = code.copies.judge_reduced
+    failure = _failing(test_reduction, cut_further=code.modules["checkers.reduction.reduce"].cut_further)
+    failure = failure or _failing(
+        test_reduction, differing_places=code.modules["checkers.reduction.beliefs"].differing_places
+    )
+    if failure:
+        return failure
     every = reduced(stand.copies)
     let_go = {run for run, *_ in every.cleared} & {case.name for case in AUDIT_CASES}
-    verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
-    failure = _complaint(stand, verdicts, let_go, alone=verdicts)
-    if failure is not None:
-        return failure
-    failure = _failing(
-        test_audit_reduced,
-        results=test_audit_reduced.said_of(stand.given, lambda one: reduced([one]), code.copies.judge_reduced),
+    verdicts = _verdicts(stand, code, judge(every))
+    failure = _complaint(stand, verdicts, let_go, alone=verdicts) or _failing(
+        test_audit_reduced, results=test_audit_reduced.said_of(stand.given, lambda one: reduced([one]), judge)
     )
-    if failure is not None:
+    if failure:
         return failure
     # Last, as it takes longest.
-    alone = test_audit_checkers.judged_alone(stand.copies, lambda one: code.copies.judge_reduced(reduced([one])))
+    alone = test_audit_checkers.judged_alone(stand.copies, lambda one: judge(reduced([one])))
     return _complaint(stand, verdicts, let_go, alone=alone)
 
 
@@ -319,8 +302,7 @@ def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Ver
     ways = (test_audit_checkers.WHOLE, test_audit_checkers.REDUCED, test_audit_checkers.IN_CHUNKS)
     both = dict.fromkeys(ways, verdicts)
     results = test_audit_checkers.Results(stand.top, both, let_go, alone)
-    failure = _failing(test_audit_checkers, results=results) or _failing(test_audit_spooled, verdicts=verdicts)
-    if failure is not None:
+    if failure := _failing(test_audit_checkers, results=results) or _failing(test_audit_spooled, verdicts=verdicts):
         return failure
     for case in stand.cases:
         kind = case.name.rpartition("-")[0]

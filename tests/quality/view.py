@@ -37,7 +37,6 @@ class View:
 
     @property
     def frozen_at(self) -> int:
-        """First offset of the open transactions, or the log end."""
         return min((run.batches[0].base_offset for run in self.runs if run.marker is None), default=self.log_end)
 
     def covers(self, offset: int) -> bool:
