@@ -234,7 +234,8 @@ def test_a_difference_in_any_field_but_times_is_reported() -> None:
     picture = a_picture()
     assert picture.horizons_ms
     for name in (field.name for field in fields(picture)):
-        reported = pictures.differences(picture, replace(picture, **{name: ("another",)}))
+        another: Any = {name: ("another",)}
+        reported = pictures.differences(picture, replace(picture, **another))
         assert [text.split(" model has ")[0] for text in reported] == [f"{name}: the"] * (name != "horizons_ms")
 
 
