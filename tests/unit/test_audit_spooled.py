@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checker_cases.transactions import T1
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.served import listening
+from literal import Entry, abort, commit, encode, put
 from pyspark.sql import SparkSession
-from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
@@ -20,39 +21,24 @@ from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.source import read_with_executors
 from harness.audit.live.spool import copies_of, spool
 from harness.broker_files.copies.copies import Copies
-from harness.broker_files.segments.batches import Record
-from harness.broker_files.segments.encode import encode_batch
 from harness.json_codec import to_json
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
 from harness.spark.stored_segment import STORED_SEGMENTS, StoredSegment
 
-P = 5
+P = T1.producer_id
 
 
-def put(offset: int, key: str, producer: int = -1) -> bytes:
-    record = Record(offset, 1000 + offset, key.encode(), b"v")
-    if producer < 0:
-        return encode_batch(base_offset=offset, records=[record])
-    return encode_batch(
-        base_offset=offset, records=[record], producer_id=producer, producer_epoch=0, is_transactional=True
-    )
-
-
-def end(offset: int, *, commit: bool) -> bytes:
-    return encode_marker(base_offset=offset, commit=commit, producer_id=P, producer_epoch=0, timestamp_ms=1000 + offset)
-
-
-def has(end: int, *batches: bytes, **more: Any) -> Held:
-    return Held(end, **{"last_stable_offset": end, **more}, batches=batches)
+def has(end: int, *log: Entry, **more: Any) -> Held:
+    return Held(end, **{"last_stable_offset": end, **more}, batches=tuple(encode([entry]) for entry in log))
 
 
 OPEN = {"last_stable_offset": 0, "open": (OpenTransaction(P, 0, 0),)}
 FINISHED = TransactionDescription(1, "id", "CompleteCommit", P, 0, -1, frozenset())
-WHOLE = (put(0, "K", P), end(1, commit=True), put(2, "L"))
-STUCK = (put(0, "K", P), put(2, "L"))
-TWO_ABORTED = (put(0, "K", P), end(1, commit=False), put(2, "L", P), end(3, commit=False), put(4, "K"))
-TWO_ENDS = (put(0, "K", P), end(1, commit=True), put(2, "L", P), end(3, commit=False), put(4, "K"))
+WHOLE = (put(0, "K", T1), commit(1, T1), put(2, "L"))
+STUCK = (put(0, "K", T1), put(2, "L"))
+TWO_ABORTED = (put(0, "K", T1), abort(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"))
+TWO_ENDS = (put(0, "K", T1), commit(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"))
 
 
 @dataclass(frozen=True)
@@ -78,87 +64,77 @@ CASES = {
     "same": Case(has(3, *WHOLE), has(3, *WHOLE), "clean", "agree"),
     "stuck": Case(has(3, *WHOLE), has(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
     "open-is-not-open": Case(
-        has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open"
+        has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open",
     ),
     "stable-past-open": Case(
-        has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
+        has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open",
     ),
     "behind": Case(
-        has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records"
+        has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records",
     ),
     "ended-after-the-report": Case(
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=True))),
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=True))),
-        "clean", "offset 3",
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1))),
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1))), "clean", "offset 3",
     ),
     "ended-before-the-report": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, end(3, commit=True), **OPEN)),
-        "unknown", "broker 2: the broker says that producer 5 has an open",
+        has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, commit(3, T1), **OPEN)), "unknown",
+        "broker 2: the broker says that producer 5 has an open",
     ),
     "begun-after-the-report": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", P), last_stable_offset=3)),
-        "clean", "offset 3",
+        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3)), "clean",
+        "offset 3",
     ),
     "superseded-beyond-the-bound-and-cleaned": Case(
         [has(3, put(0, "K"), put(2, "L")), has(4, put(0, "K"), put(2, "L"), put(3, "K"))],
         has(4, put(2, "L"), put(3, "K")), "clean", "offset 3",
     ),
     "deleted-beyond-the-bound-and-all-of-it-cleaned": Case(
-        [has(3, put(0, "K"), put(2, "L")), has(5, put(2, "L"), put(4, "M"))],
-        has(5, put(2, "L"), put(4, "M")), "anomaly", "is back", ("tombstone-divergence", 1, 0),
+        [has(3, put(0, "K"), put(2, "L")), has(5, put(2, "L"), put(4, "M"))], has(5, put(2, "L"), put(4, "M")),
+        "anomaly", "is back", ("tombstone-divergence", 1, 0),
     ),
     "retention-while-it-was-read": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3"
+        has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3",
     ),
     "deleted-records-of-one-replica-so-far": Case(
-        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L"), log_start=2), "clean", "offset 3"
+        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L"), log_start=2), "clean", "offset 3",
     ),
     "a-fenced-producer": Case(
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=False), last_stable_offset=4, aborted=((P, 0),))),
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=False), last_stable_offset=4, aborted=((P, 0),))),
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),))),
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),))),
         "clean", "offset 3",
     ),
     "hidden-by-the-aborted-list": Case(
-        has(5, *TWO_ENDS, aborted=((P, 2),)),
-        has(5, *TWO_ENDS[2:], aborted=((P, 0),)),
-        "anomaly",
-        "hidden as aborted",
-        ("committed-to-aborted", 2, 0),
-        effect="latent",
+        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS[2:], aborted=((P, 0),)), "anomaly", "hidden as aborted",
+        ("committed-to-aborted", 2, 0), effect="latent",
     ),
     "other-beliefs-in-the-same-log": Case(
-        has(5, *TWO_ENDS[2:], aborted=((P, 2),)),
-        has(5, *TWO_ENDS[2:], aborted=((P, 0),)),
-        "unknown",
+        has(5, *TWO_ENDS[2:], aborted=((P, 2),)), has(5, *TWO_ENDS[2:], aborted=((P, 0),)), "unknown",
         "broker 2: it counts the records of producer 5 from offset 0 to 3 as aborted, broker 1 only from 2 on",
     ),
     "aborted-and-not-listed": Case(
-        has(5, *TWO_ENDS, aborted=((P, 2),)),
-        has(5, *TWO_ENDS),
-        "unknown",
+        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS), "unknown",
         "the broker does not have the batch at offset 2 among aborted transactions",
     ),
     "aborted-and-not-yet-to-be-listed": Case(
-        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"
+        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree",
     ),
     "aborted-twice": Case(
-        has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))),
-        "clean", "agree",
+        has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), "clean",
+        "agree",
     ),
     "hanging": Case(
         has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
         words=(FINISHED,),
     ),
     "going-on": Case(
-        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)
+        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),),
     ),
     "alive": Case(
-        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is back", ("tombstone-divergence", 1, 0)
+        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is back", ("tombstone-divergence", 1, 0),
     ),
     "alive-as-far-as-was-read": Case(
-        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")),
-        "unknown", "was read to offset 2 only",
-        spans={TP: Span(0, 2)},
+        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown",
+        "was read to offset 2 only", spans={TP: Span(0, 2)},
     ),
     "before-what-was-read": Case(
         has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "clean", "agree",
@@ -169,9 +145,9 @@ CASES = {
         ("tombstone-divergence", 1, 0), effect="latent",
     ),
     "poison-and-not-yet-served": Case(
-        has(4, put(0, "K"), put(1, "K", P), end(3, commit=True), last_stable_offset=1),
-        has(4, put(0, "K"), end(3, commit=True)),
-        "anomaly", "as after an abort", ("aborted-to-committed", 1, 1), effect="latent",
+        has(4, put(0, "K"), put(1, "K", T1), commit(3, T1), last_stable_offset=1),
+        has(4, put(0, "K"), commit(3, T1)), "anomaly", "as after an abort", ("aborted-to-committed", 1, 1),
+        effect="latent",
     ),
     "nothing-there": Case(has(0), has(0), "clean", "offset 0"),
 }  # fmt: skip
@@ -213,10 +189,8 @@ def verdicts(
 
 
 def brokers_of(case: Case) -> dict[int, FakeBroker]:
-    return {
-        number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
-        for number, states in ((1, case.replica_1), (2, case.replica_2))
-    }
+    replicas = [states if isinstance(states, list) else [states] for states in (case.replica_1, case.replica_2)]
+    return {number: FakeBroker({TP: list(states)}) for number, states in enumerate(replicas, 1)}
 
 
 def spooled(name: str, case: Case, folder: RunFolder, cluster: AuditedCluster | None = None, **how: Any) -> Copies:
@@ -228,15 +202,13 @@ def spooled(name: str, case: Case, folder: RunFolder, cluster: AuditedCluster | 
 
 @pytest.mark.parametrize("name", ["same", "stuck"])
 def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    case = CASES[name]
-    brokers, steps = brokers_of(case), []
+    case, steps = CASES[name], list[str]()
+    brokers = brokers_of(case)
+    how: dict[str, Any] = {"session": spark, "rate_bytes_s": None, "report": lambda step, *_: steps.append(step)}
+    executors = partial(read_with_executors, **how)
     with listening(brokers) as addresses:
-        executors = partial(
-            read_with_executors, session=spark, rate_bytes_s=None, report=lambda step, *_: steps.append(step)
-        )
-        copies = spooled(
-            name, case, RunFolder(tmp_path / "run"), audited(brokers, addresses=addresses), executors=executors
-        )
+        cluster = audited(brokers, addresses=addresses)
+        copies = spooled(name, case, RunFolder(tmp_path / "run"), cluster, executors=executors)
     assert not list(tmp_path.glob("**/*.log"))
     rows = judge_copies(spark, [copies])
     assert to_json(assemble(copies, rows, timings_s={}))["verdict"] == case.verdict
