@@ -14,7 +14,6 @@ AXE: Final = "axe-core@4.14.1"
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run the browser of this machine."""
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"]) as launched,

@@ -35,7 +35,6 @@ QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 
 
 def jars(version: str) -> JarSet:
-    """Return the jars of a distribution with its tools, fetching the missing jars."""
     digests = read_digests(Path(__file__).parent / f"kafka-tools-{version}.lock")
     return materialise(digests, cache_root() / "jars" / f"tools-{version}", fetch_locked)
 

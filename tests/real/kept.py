@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from sandbox import Sandbox, copy_live_disk, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
@@ -29,12 +30,10 @@ class Kept:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """The verdict of the run."""
         return dict(json.loads((self.run / "verdict.json").read_text()))
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers."""
         return ",".join(self.addresses.values())
 
     def without_metadata(self, folder: Path) -> dict[int, Path]:
@@ -53,12 +52,24 @@ def kept_cluster(sandbox: Sandbox, target: str, anomalies: str, *options: str) -
         assert ran.code == EXIT_ANOMALY, ran.output
         addresses = {int(broker): at for broker, at in re.findall(r"kept: broker (\d+) at (\S+)", ran.stderr)}
         assert set(addresses) == {1, 2, 3}, ran.output
+        assert f"harness clean {run.name}" in ran.stderr
         log_dirs = {broker: sandbox.work_root / run.name / f"broker-{broker}" / "data" for broker in addresses}
         yield Kept(run, addresses, log_dirs)
     finally:
         cleaned = sandbox.call("clean", run.name)
-    assert cleaned.code == EXIT_CLEAN, cleaned.output
+    assert (cleaned.code, "removed" in cleaned.stdout) == (EXIT_CLEAN, True), cleaned.output
     sandbox.wait_until_nothing_is_left()
+
+
+def kept_clusters(anomalies: str, *targets: str) -> Any:
+    """Return the fixture of a module whose tests share the cluster of one run on each target."""
+
+    @pytest.fixture(scope="module", params=targets, name="kept")
+    def cluster(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
+        with kept_cluster(make_sandbox("kept"), request.param, anomalies) as kept:
+            yield kept
+
+    return cluster
 
 
 def commit_offset(brokers: Sequence[Address], group: str, partition: TopicPartition, offset: int) -> None:

@@ -133,7 +133,6 @@ class Kdc:
         return path
 
     def call(self, *words: str) -> str:
-        """Run a command of Kerberos."""
         return commands.run(*words, variables=self.variables)
 
 

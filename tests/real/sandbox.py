@@ -1,7 +1,5 @@
 """Real runs through the command line, each in a separate sandbox: private TMPDIR, private results."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +38,20 @@ ALL_TOPICS = {
 
 LONG_TIMERS: dict[str, dict[str, float]] = {
     "topic": {
-        "delete.retention.ms": 4000,
-        "segment.ms": 500,
-        "min.cleanable.dirty.ratio": 0.0001,
+        "delete.retention.ms": 4000, "segment.ms": 500, "min.cleanable.dirty.ratio": 0.0001,
         "max.compaction.lag.ms": 1000,
     },
     "broker": {
-        "log.cleaner.backoff.ms": 100,
-        "producer.id.expiration.ms": 4000,
-        "producer.id.expiration.check.interval.ms": 500,
-        "broker.session.timeout.ms": 2000,
-        "broker.heartbeat.interval.ms": 300,
-        "replica.lag.time.max.ms": 3000,
+        "log.cleaner.backoff.ms": 100, "producer.id.expiration.ms": 4000,
+        "producer.id.expiration.check.interval.ms": 500, "broker.session.timeout.ms": 2000,
+        "broker.heartbeat.interval.ms": 300, "replica.lag.time.max.ms": 3000,
     },
-}
+}  # fmt: skip
 """Short enough for a test, long enough to be cut off in mid-window."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended."""
-
     code: int
     stdout: str
     stderr: str
@@ -79,22 +71,15 @@ class Ran:
 
 
 class Going:
-    """A command in progress, its output in files."""
-
-    def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
+    def __init__(self, sandbox: "Sandbox", arguments: tuple[str, ...]) -> None:
         """Start it, the first of a new process group, as a shell does."""
         actual = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
         self._out, self._err = actual.with_suffix(".out"), actual.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                harness_command(*arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=sandbox.root,
-                env=sandbox.environment,
-                start_new_session=True,
-            )
+                harness_command(*arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                cwd=sandbox.root, env=sandbox.environment, start_new_session=True,
+            )  # fmt: skip
 
     def wait_for_stage(self, stage: str) -> None:
         """Wait until its progress names a stage. Fails when it ends before."""
@@ -106,6 +91,10 @@ class Going:
             return False
 
         wait_until(begun, STAGE_S, f"the stage {stage}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def end(self, code: int | None = None) -> Ran:
         """Wait for its end. Fails with its output if it ends with another exit code."""
@@ -122,12 +111,10 @@ class Sandbox:
 
     @property
     def tmp(self) -> Path:
-        """Their TMPDIR."""
         return self.root / "tmp"
 
     @property
     def results(self) -> Path:
-        """Their results folder."""
         return self.root / "results"
 
     @property
@@ -137,11 +124,9 @@ class Sandbox:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Their environment."""
         return {**os.environ, "TMPDIR": str(self.tmp)}
 
     def start(self, *arguments: str) -> Going:
-        """Start a command and return at once."""
         return Going(self, arguments)
 
     def run(self, target: str, *arguments: str) -> Going:
@@ -150,7 +135,6 @@ class Sandbox:
         return self.start("run", "--target", target, *runtime, *arguments)
 
     def call(self, *arguments: str, code: int | None = None) -> Ran:
-        """Run a command to its end, as `Going.end` does."""
         return self.start(*arguments).end(code)
 
     def latest(self, target: str, anomaly: str) -> Path:
@@ -185,7 +169,6 @@ class Run:
     folder: Path
 
     def copy(self, destination: Path) -> Path:
-        """Copy the run folder, under its own name."""
         return Path(shutil.copytree(self.folder, destination / self.folder.name))
 
 
@@ -207,7 +190,6 @@ def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: s
 
 
 def earned(ran: Ran) -> set[Any]:
-    """Return the ways in which the scenarios earned ``clean``."""
     return {one["exposure"]["earned"] for one in ran.verdict["scenarios"]}
 
 
@@ -218,17 +200,20 @@ def events_of(folder: Path, f: str) -> list[dict[str, Any]]:
 
 
 def harness_command(*arguments: str) -> list[str]:
-    """Return the command line of ``harness`` in this Python."""
     return [sys.executable, "-m", "harness.cli.main", *arguments]
 
 
 def long_timers() -> list[str]:
-    pairs = [f"{scope}.{name}={value}" for scope, held in LONG_TIMERS.items() for name, value in held.items()]
-    return ["--timers", "10m", *(argument for pair in pairs for argument in ("--set", pair))]
+    pairs = (("--set", f"{scope}.{name}={value}") for scope, of in LONG_TIMERS.items() for name, value in of.items())
+    return ["--timers", "10m", *chain.from_iterable(pairs)]
+
+
+def completed(*words: str | Path, timeout_s: float = RUN_S, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with any exit code."""
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, check=False, **options)
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
-    """Wait for a condition, bounded."""
     RealClock().wait_until(condition, timeout_s, what)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
-from audited import AUTHORIZED, BROKERS, LITERAL, may
 from confluent_kafka import Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
-from local_cluster import local_cluster
+from kafka.protocol.admin import CreateAclsRequest
+from local_cluster import local_cluster, start_brokers
 from sandbox import wait_until
 
 from harness.broker_files.segments.batches import Batch, iter_batches
@@ -33,12 +34,24 @@ from harness.kafka_api.admin import Admin
 from harness.kafka_api.client_requests import produce
 from harness.kafka_api.connection import Connection, ask
 from harness.kafka_api.fetch import ReplicaState, WireReader
+from harness.kafka_api.messages import request
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST
 
 BOUND_S, STORE_SECRET, BROKER = 60.0, "the-password-of-the-store", "broker"
-GROUPS = 3
-WRITE, CREATE, DELETE, ALTER, ALTER_CONFIGS = 4, 5, 6, 7, 11
+BROKERS = (1, 2, 3)
+AUTHORIZED = {
+    **FAST.broker,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional-id": 5}
+OPERATIONS = {
+    "Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Alter": 7, "Describe": 8, "ClusterAction": 9,
+    "DescribeConfigs": 10, "AlterConfigs": 11,
+}  # fmt: skip
+LITERAL, PREFIXED, ALLOW = 3, 4, 3
 SCRAM = ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule")
 PLAIN = ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule")
 
@@ -49,7 +62,7 @@ class Secured:
 
     runtime: LocalRuntime
     admin: Admin
-    inside: tuple[Address, ...]
+    inside: list[Address]
     login: Path
 
     @property
@@ -58,12 +71,19 @@ class Secured:
         addresses = ",".join(str(self.runtime.address(broker)) for broker in BROKERS)
         return ("--bootstrap-server", addresses, "--command-config", str(self.login))
 
-    def allow(self, user: str, rights: Iterable[tuple[int, str, int]]) -> None:
+    def allow(self, user: str, rights: Iterable[tuple[str, str, str]], pattern: int = LITERAL) -> None:
         """Allow a user the listed operations: type of the resource, its name, operation."""
-        may(self.inside[0], user, ((kind, name, LITERAL, operation) for kind, name, operation in rights))
+        creations = [
+            {"resource_type": RESOURCES[kind], "resource_name": name, "resource_pattern_type": pattern,
+             "principal": f"User:{user}", "host": "*", "operation": OPERATIONS[operation], "permission_type": ALLOW}
+            for kind, name, operation in rights
+        ]  # fmt: skip
+        creating = request(
+            CreateAclsRequest, 3, lambda answer: [one.error_code for one in answer.results], creations=creations
+        )
+        assert ask(self.inside[0], creating) == [0] * len(creations)
 
     def is_whole(self, *topics: str) -> bool:
-        """Return whether every replica of the topics is in sync."""
         try:
             states = self.admin.partitions(topics)
         except HarnessError:
@@ -71,7 +91,6 @@ class Secured:
         return bool(states) and {frozenset(state.isr) for state in states.values()} == {frozenset(BROKERS)}
 
     def create(self, places: Mapping[TopicPartition, tuple[int, ...]], settings: Mapping[str, str]) -> None:
-        """Create topics, and wait until every replica is in sync."""
         self.admin.create_topics(places, settings)
         wait_until(lambda: self.is_whole(*{topic for topic, _ in places}), BOUND_S, "the topics to be whole")
 
@@ -80,13 +99,7 @@ class Secured:
 def booted(target: str, folder: Path, login: Path, settings: Mapping[str, str]) -> Iterator[Secured]:
     """Boot a cluster that asks clients for this login and holds them to ACLs, and end it."""
     with local_cluster(target, folder, {**AUTHORIZED, **settings}, security=read_security(login)) as cluster:
-        runtime = cluster.runtime
-        assert isinstance(runtime, LocalRuntime)
-        inside = tuple(runtime._inner[broker] for broker in BROKERS)
-        admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
-        runtime.start_cluster()
-        cluster.wait(lambda: admin.brokers() == set(BROKERS), "the brokers to register")
-        yield Secured(runtime, admin, inside, login)
+        yield Secured(*start_brokers(cluster), login)
 
 
 def login_file(folder: Path, user: str, secret: str, login: tuple[str, str] = PLAIN, *, is_tls: bool = False) -> Path:
@@ -102,7 +115,6 @@ def login_file(folder: Path, user: str, secret: str, login: tuple[str, str] = PL
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a random key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -162,12 +174,7 @@ def hang(admin: Admin, brokers: Sequence[Address], partition: TopicPartition) ->
     leader = brokers[admin.partitions([partition[0]])[partition].leader - 1]
     wait_until(lambda: len(batches_of(leader, partition)) == 2, BOUND_S, "the COMMIT marker")
     first = batches_of(leader, partition)[0]
-    late = encode_batch(
-        base_offset=0,
-        records=[Record(0, first.max_timestamp_ms, b"k", b"too late", ())],
-        producer_id=first.producer_id,
-        producer_epoch=first.producer_epoch,
-        base_sequence=1,
-        is_transactional=True,
-    )
+    of_producer: Any = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch, "base_sequence": 1}
+    record = Record(0, first.max_timestamp_ms, b"k", b"too late", ())
+    late = encode_batch(base_offset=0, records=[record], is_transactional=True, **of_producer)
     ask(leader, produce(partition, late, "late"))

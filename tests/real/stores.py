@@ -70,7 +70,6 @@ class MotoS3:
         return f"s3a://{BUCKET}/{name}"
 
     def files(self) -> S3FileSystem:
-        """Return a client that may create buckets."""
         keys = dict(zip(("access_key", "secret_key"), KEYS, strict=True))
         return S3FileSystem(**keys, endpoint_override=self.url, region="us-east-1", allow_bucket_creation=True)
 
@@ -121,7 +120,6 @@ class MiniHdfs:
         return f"hdfs://namenode/{name}"
 
     def ask(self, method: str, path: str, operation: str, data: bytes = b"", **more: str) -> None:
-        """Change something there, as the one who may."""
         actual = {"op": operation, "user.name": getpass.getuser(), **more}
         where = f"http://{self.address}/webhdfs/v1{path}"
         answer = requests.request(method, where, params=actual, data=data, timeout=END_S)
@@ -137,13 +135,8 @@ def mini_hdfs(work: Path) -> Iterator[MiniHdfs]:
     flags = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", f"-Dtest.build.data={work}")
     arguments = ("-format", "-datanodes", "1", "-nnport", "0", "-httpport", "0", "-writeConfig", str(actual))
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            [find_java().path, *flags, "-cp", classpath, MINI_HDFS, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            cwd=work,
-        )
+        command = [str(find_java().path), *flags, "-cp", classpath, MINI_HDFS, *arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=work)
     try:
         RealClock().wait_until(lambda: _http_address(actual, process, log), BOOT_S, "the namenode to be up")
         yield MiniHdfs(_http_address(actual, process, log) or "")
@@ -159,5 +152,4 @@ def _http_address(settings_path: Path, process: subprocess.Popen[bytes], log: Pa
         settings = ET.parse(settings_path).getroot()  # noqa: S314  (written here)
     except (FileNotFoundError, ET.ParseError):
         return None
-    found = [one.findtext("value") for one in settings if one.findtext("name") == "dfs.namenode.http-address"]
-    return found[0]
+    return next(one.findtext("value") for one in settings if one.findtext("name") == "dfs.namenode.http-address")

@@ -1,10 +1,9 @@
 """Audits of a cluster whose groups have diverged: brokers of a run that found every payload of groups and was kept."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
-from kept import Kept, kept_cluster
+from kept import Kept, kept_clusters
 from sandbox import Sandbox
 from test_groups import FOUND
 
@@ -19,11 +18,7 @@ SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
 """The replicas' answers for the group of a scenario: the committed offset, or that an offset stays pending."""
 
 
-@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
-def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Make one run for every audit."""
-    with kept_cluster(make_sandbox("kept-groups"), request.param, "groups") as cluster:
-        yield cluster
+kept = kept_clusters("groups", "kafka-4.4", "kafka-3.9")
 
 
 def by_scenario(kept: Kept, verdict: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
@@ -53,9 +48,8 @@ def assert_groups_are_shown(found: Mapping[str, list[Mapping[str, Any]]]) -> Non
 
 
 def test_a_live_audit_says_what_groups_get_and_who_coordinates_them(kept: Kept, sandbox: Sandbox) -> None:
-    live = sandbox.call(
-        "audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", OFFSETS, "--format", "json", code=EXIT_ANOMALY
-    )
+    source = ("--bootstrap-server", kept.bootstrap, "--topic", OFFSETS)
+    live = sandbox.call("audit", "live", *source, "--format", "json", code=EXIT_ANOMALY)
     found = by_scenario(kept, live.verdict)
     assert_groups_are_shown(found)
     assert {one["broker"] for group in found.values() for one in group if one["decided"]} == {2}, live.output

@@ -1,11 +1,11 @@
 """Audits of a diverged cluster: brokers of a run that found every payload and was kept."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kept import Kept, commit_offset, kept_cluster
+from kept import Kept, commit_offset, kept_clusters
 from sandbox import DATA, Sandbox
 
 from harness.audit.live.cluster import client_of, describe
@@ -14,21 +14,15 @@ from harness.audit.live.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN
 from harness.kafka_api.address import parse_bootstrap
 
-
-@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
-def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Make one run for every audit."""
-    with kept_cluster(make_sandbox("kept"), request.param, DATA) as cluster:
-        yield cluster
+kept = kept_clusters(DATA, "kafka-4.4", "kafka-3.9")
 
 
 def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
     (stops,) = (one["offset"] for one in kept.verdict["findings"] if one["topic"] == "stuck-lso")
     for group in ("billing", "search"):
         commit_offset(parse_bootstrap(kept.bootstrap), group, ("stuck-lso", 0), stops)
-    live = sandbox.call(
-        "audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", "*", "--format", "json", code=EXIT_ANOMALY
-    )
+    source = ("--bootstrap-server", kept.bootstrap, "--topic", "*")
+    live = sandbox.call("audit", "live", *source, "--format", "json", code=EXIT_ANOMALY)
     assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed"} <= wrong_topics(live.verdict)
     # The former leader is not known here: where that matters, no broker is accused.
     assert {one["broker"] for one in live.verdict["findings"] if one["decided"]} == {2}, live.output
@@ -54,11 +48,8 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     cluster = describe(client_of(parse_bootstrap(kept.bootstrap)), ["stuck*"])
     filtered = prefilter(cluster)
     (found,) = filtered.suspicions
-    judged = [
-        (one["anomaly"], one["broker"], one["offset"])
-        for one in kept.verdict["findings"]
-        if one["topic"].startswith("stuck")
-    ]
+    stuck = (one for one in kept.verdict["findings"] if one["topic"].startswith("stuck"))
+    judged = [(one["anomaly"], one["broker"], one["offset"]) for one in stuck]
     assert [(found.anomaly, found.broker, found.offset)] == judged
     assert found.decided_on == (1, 3)
     assert found.coordinator is not None

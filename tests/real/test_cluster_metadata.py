@@ -1,7 +1,4 @@
-"""The brokers' metadata logs compared with the brokers' answers: leaders, leader epochs, ISRs and replicas.
-
-A topic's leader is moved, a broker is killed, another one is shut down, and the metadata logs have snapshots meanwhile.
-"""
+"""The brokers' metadata logs compared with the brokers' answers: leaders, leader epochs, ISRs and replicas."""
 
 import re
 import shutil
@@ -22,7 +19,6 @@ from harness.schedules.timers import FAST
 BROKERS = (1, 2, 3)
 T = ("moved", 0)
 SETTINGS = {**FAST.broker, "metadata.log.max.record.bytes.between.snapshots": "2000"}
-TARGETS = ("kafka-3.9", "kafka-4.4")
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,6 @@ class Seen:
 class Moved:
     """The brokers' answers after each step, and the folders that they left."""
 
-    target: str
     seen: list[Seen]
     folders: dict[int, Path]
 
@@ -93,7 +88,7 @@ class Mover:
         return Seen(state.leader, state.leader_epoch, state.replicas, frozenset(state.isr))
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+@pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])
 def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Moved:
     folder = tmp_path_factory.mktemp("metadata")
     folders = {broker: folder / "copies" / str(broker) for broker in BROKERS}
@@ -103,7 +98,7 @@ def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         for broker, copy in folders.items():
             cluster.runtime.kill(broker)
             shutil.copytree(cluster.runtime._log_dir(broker), copy)
-    return Moved(request.param, seen, folders)
+    return Moved(seen, folders)
 
 
 def as_seen(state: PartitionState) -> Seen:

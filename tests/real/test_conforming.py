@@ -1,13 +1,17 @@
-"""The model does what real brokers do: schedules through both, every replica compared after every step."""
+"""The model does what real brokers and cleaners do: schedules and passes through both, compared after each step."""
+
+import sys
+from pathlib import Path
 
 import pytest
-from sandbox import Sandbox
+from sandbox import Sandbox, completed
 
-from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.errors import EXIT_CLEAN
 from harness.model_checking.conform.schedules import GROUP_WAYS, WAYS
 
 RANDOM = 6
 FEWEST_STEPS = 20
+BENCH = Path(__file__).parents[2] / "bench" / "cleaner_passes.py"
 SEED = "1"
 """With it nothing is to be kept before time passes, for which a busy machine might take too long."""
 
@@ -26,8 +30,19 @@ def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, tran
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit("kafka-4.4")
+@pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.2", "kafka-4.4"])
+def test_stock_cleaners_do_what_the_model_says(target: str) -> None:
+    done = completed(sys.executable, BENCH, "--target", target, "--cases", "30", "--seed", "200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{target}: " in done.stdout
+    assert "; 0 differences" in done.stdout
+
+
 @pytest.mark.commit
-def test_what_a_version_does_not_have_is_refused(sandbox: Sandbox) -> None:
-    ran = sandbox.call("conform", "--target", "kafka-3.9", "--transactions", "2")
-    assert ran.code == EXIT_USAGE
-    assert "choose one from kafka-4.0 on" in ran.stderr
+def test_markers_that_are_dropped_after_a_split_are_noticed() -> None:
+    done = completed(sys.executable, BENCH, "--planted", "--cases", "6", "--seed", "480")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "seed " in done.stdout
+    assert "last stable offset" in done.stdout
+    assert "Merge()" in done.stdout

@@ -4,12 +4,11 @@ import os
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import urlopen
@@ -19,7 +18,7 @@ import yaml
 from chart import helm, pods_of
 from docker import DockerClient
 from kept import kept_cluster
-from sandbox import Sandbox, wait_until
+from sandbox import Sandbox, completed, wait_until
 
 from harness.host import engine
 
@@ -36,11 +35,8 @@ pytestmark = [pytest.mark.timeout(3 * COMMAND_S), pytest.mark.needs("git")]
 
 def call(*command: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
     """Return what a command prints; fails with that if it fails."""
-    done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **(environment or {})}, text=True, timeout=COMMAND_S, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
+    done = completed(*command, timeout_s=COMMAND_S, cwd=cwd, env={**os.environ, **(environment or {})})
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -48,10 +44,8 @@ def call(*command: str, cwd: Path | None = None, environment: Mapping[str, str] 
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project with its distributions in `dist`."""
     folder = tmp_path_factory.mktemp("project")
-    names = call(
-        "git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT
-    ).split("\0")
-    for name in filter(None, names):
+    git = ("git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, call(*git, cwd=ROOT).split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     call(sys.executable, "-m", "build", "--outdir", "dist", cwd=folder)
@@ -145,12 +139,10 @@ def test_the_image_of_the_guard_is_small(images: dict[str, str], client: DockerC
 def test_the_image_audits_mounted_folders_without_rights(images: dict[str, str], sandbox: Sandbox) -> None:
     ran = sandbox.call("run", "--target", "sim-kafka", "--anomaly", "stuck-lso", "--seed", "1")
     copies = sandbox.latest("sim-kafka", "stuck-lso") / "brokers"
-    done = subprocess.run(
-        ["docker", "run", "--rm", "--read-only", "--tmpfs", WRITABLE, "--network", "none",
-         "--volume", f"{copies}:/copies:ro", images["complete"], "audit", "disk", "--topic", "stuck-*",
-         *(word for broker in (1, 2, 3) for word in ("--broker", f"{broker}=/copies/{broker}/after-rejoin"))],
-        capture_output=True, text=True, timeout=COMMAND_S, check=False,
-    )  # fmt: skip
+    container = ("docker", "run", "--rm", "--read-only", "--tmpfs", WRITABLE, "--network", "none")
+    audit = (f"{copies}:/copies:ro", images["complete"], "audit", "disk", "--topic", "stuck-*")
+    brokers = [word for broker in (1, 2, 3) for word in ("--broker", f"{broker}=/copies/{broker}/after-rejoin")]
+    done = completed(*container, "--volume", *audit, *brokers)
     assert done.returncode == ran.code == 1, done.stderr
     assert "ANOMALY      stuck-lso: stuck-lso-0: broker 2 is wrong" in done.stdout
 
@@ -185,11 +177,9 @@ def container(client: DockerClient, image: str, pod: Mapping[str, Any], folders:
 
 def answer(port: int, path: str) -> str | None:
     """Return the text of an endpoint's page; None where it does not answer 200."""
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
-            return str(reply.read().decode())
-    except OSError:
-        return None
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+        return str(reply.read().decode())
+    return None
 
 
 @pytest.mark.needs("helm")

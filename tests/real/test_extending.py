@@ -5,15 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sandbox import completed, harness_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "extending"
-RUN_S = 600
 CATALOG = "harness/schedules/catalog.py"
 RUNTIMES = "harness/runtimes/__init__.py"
 TARGETS = "harness/targets/__init__.py"
@@ -21,7 +20,6 @@ TARGETS = "harness/targets/__init__.py"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Give a copy of the packages."""
     for name in ("harness", "checkers", "nemesis", "workloads", "compose"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
@@ -32,29 +30,23 @@ def page(name: str) -> str:
 
 
 def add(source: Path, example: str, destination: str) -> None:
-    """Copy an example to where its page says."""
     shutil.copyfile(PAGES / "examples" / example, source / destination)
 
 
 def insert(source: Path, path: str, before: str, text: str) -> None:
-    """Insert a line before the first line that begins so."""
     content = (source / path).read_text()
-    assert content.count(before) >= 1
+    assert before in content
     (source / path).write_text(content.replace(before, f"{text}\n{before}", 1))
 
 
 def commands(name: str) -> list[list[str]]:
-    """Return the commands of the harness on a page."""
     return [line.split()[1:] for line in re.findall(r"^ +(harness (?:run|soak) .*)$", page(name), re.MULTILINE)]
 
 
 def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(source), "COMPACTION_HARNESS_BACKGROUND": "0"}
     environment.pop("PYTHONSAFEPATH", None)
-    command = [sys.executable, "-m", "harness.cli.main", *arguments]
-    return subprocess.run(
-        command, cwd=source, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
-    )
+    return completed(*harness_command(*arguments), cwd=source, env=environment)
 
 
 def verdict(source: Path, arguments: list[str]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ FAILS = "Group upgraded is not a consumer group"
 
 @contextmanager
 def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
-    """Join the group ``upgraded``, until the block ends."""
     addresses = ",".join(str(brokers.cluster.runtime.address(broker)) for broker in (1, 3))
     consumer = Consumer({"bootstrap.servers": addresses, "group.id": "upgraded", "group.protocol": protocol})
     assigned: list[object] = []
@@ -89,9 +88,7 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
                 pass
             other.take(ElectLeader(2))
             log = next(path for path in logs.rglob("*.log") if path.parent.name == "2")
-            brokers.cluster.wait(
-                lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load the partition"
-            )
+            brokers.cluster.wait(lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load it")
             assert not answers(brokers, 2, other.group)
             other.take(ElectLeader(3))
             brokers.cluster.wait(lambda: answers(brokers, 3, str(other.group)), "broker 3 to coordinate the groups")

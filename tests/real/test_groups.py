@@ -10,14 +10,12 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.schedules.catalog import scenarios_for
 from harness.targets import find_target
 
+BACK = ("tombstone-divergence", "visible")
 FOUND = {
     "group-stuck-lso": ("stuck-lso", "visible"),
     "group-aborted-to-committed": ("aborted-to-committed", "visible"),
     "group-committed-to-aborted": ("committed-to-aborted", "latent"),
-    "group-deleted": ("tombstone-divergence", "visible"),
-    "group-input-recreated": ("tombstone-divergence", "visible"),
-    "group-expired": ("tombstone-divergence", "visible"),
-    "group-upgraded": ("tombstone-divergence", "visible"),
+    **dict.fromkeys([f"group-{name}" for name in ("deleted", "input-recreated", "expired", "upgraded")], BACK),
 }
 CONSEQUENCES = {
     "group-stuck-lso": "got no record at all within",
@@ -32,7 +30,6 @@ PROTOCOLS = {"kafka-3.9": "classic", "kafka-4.4": "classic, consumer"}
 
 
 def found_on(target: str) -> dict[str, tuple[str, str]]:
-    """Return the findings in each scenario of a target."""
     scenarios = scenarios_for("groups", find_target(target).group_protocols)
     return {scenario.name: FOUND[scenario.name] for scenario in scenarios}
 
@@ -48,7 +45,6 @@ def protocols_that_suffer(scenario: str, target: str, client: str) -> str:
 
 
 def by_scenario(verdict: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the finding of each scenario of groups."""
     places = {(s["topic"], n): s["scenario"] for s in verdict["scenarios"] for n in s["partitions"]}
     named = [(places[one["topic"], one["partition"]], one) for one in verdict["findings"]]
     of_groups = [(name, one) for name, one in named if name in FOUND]

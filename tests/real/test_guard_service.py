@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from audited import CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS
-from audited import TRANSACTIONAL_IDS as IDS
 from confluent_kafka import Consumer, TopicPartition
 from documentation import ROOT
 from sandbox import Going, Ran, Sandbox, wait_until
-from secured import ALTER_CONFIGS, BOUND_S, CREATE, DELETE, GROUPS, WRITE, Secured, booted, login_file
+from secured import BOUND_S, Secured, booted, login_file
 
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
@@ -24,43 +22,38 @@ from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, LiveCluster, explicit_values, is_pause
 
 USER = "guard"
-OPERATIONS = {
-    "Describe": DESCRIBE, "Read": READ, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE, "Write": WRITE,
-    "Delete": DELETE, "DescribeConfigs": DESCRIBE_CONFIGS,
-}  # fmt: skip
 FOUND = {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
 GUARDED, OTHER = "guarded-1", "guarded-2"
 MANY = 100
 
 
-def acls_of_the_page() -> list[tuple[int, str, int]]:
+def acls_of_the_page() -> list[tuple[str, str, str]]:
     """Return type, name and operation of every `acls` line of the how-to page."""
-    found: list[tuple[int, str, int]] = []
+    rights: list[tuple[str, str, str]] = []
     for line in re.findall(r"^acls (.+)$", (ROOT / "docs/how-to/guard.md").read_text(), re.MULTILINE):
-        kind, name = next(
-            (kind, match[1] if match.groups() else "kafka-cluster")
-            for kind, pattern in (
-                (TOPICS, r"--topic '?([^' ]+)"),
-                (GROUPS, r"--group (\S+)"),
-                (IDS, r"--transactional-id '?([^' ]+)"),
-                (CLUSTER, r"--cluster"),
-            )
-            if (match := re.search(pattern, line))
-        )
-        found += [(kind, name, OPERATIONS[operation]) for operation in re.findall(r"--operation (\w+)", line)]
-    return found
+        ((kind, name),) = re.findall(r"--(topic|group|cluster)(?: '?([^' ]+))?", line)
+        operations = re.findall(r"--operation (\w+)", line)
+        rights += [(kind, name or "kafka-cluster", operation) for operation in operations]
+    return rights
+
+
+def settings_of(cluster: Secured, topics: Sequence[str]) -> Mapping[str, Any]:
+    """Return the topics' settings, as an administrator sees them."""
+    with closing(LiveCluster(cluster.inside, RealClock())) as live:
+        return live.settings(topics).settings
 
 
 def own(cluster: Secured, *topics: str) -> dict[str, dict[str, str | None]]:
-    """Return the topics' own values, as an administrator sees them."""
-    with closing(LiveCluster(cluster.inside, RealClock())) as live:
-        return {topic: explicit_values(found) for topic, found in live.settings(topics).settings.items()}
+    return {topic: explicit_values(values) for topic, values in settings_of(cluster, topics).items()}
 
 
 def paused(cluster: Secured, *topics: str) -> list[str]:
-    with closing(LiveCluster(cluster.inside, RealClock())) as live:
-        read = live.settings(topics).settings
+    read = settings_of(cluster, topics)
     return [topic for topic in topics if all(is_pause(name, read[topic][name]) for name in FOUND)]
+
+
+def assert_put_back(cluster: Secured) -> None:
+    assert own(cluster, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
 def first_entry(cluster: Secured) -> int:
@@ -99,8 +92,6 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @dataclass
 class Running:
-    """A guard that is running, and its events."""
-
     going: Going
     path: Path
 
@@ -108,20 +99,23 @@ class Running:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         return [event for event in map(json.loads, lines) if event["event"] == kind]
 
-    def wait_for(self, kind: str, topic: str = "", count: int = 1) -> None:
+    def wait_for(self, kind: str, *topics: str) -> None:
         def happened() -> bool:
             assert self.going.process.poll() is None, self.going.end().output
-            return len([event for event in self.events(kind) if event["topic"] == topic]) >= count
+            return {event["topic"] for event in self.events(kind)} >= set(topics or ("",))
 
-        wait_until(happened, BOUND_S, f"{count} events {kind} {topic}")
+        wait_until(happened, BOUND_S, f"the event {kind} of {topics}")
 
     def end(self, number: int = signal.SIGTERM, code: int | None = None) -> Ran:
         self.going.process.send_signal(number)
         return self.going.end(code)
 
 
+Start = Callable[..., Running]
+
+
 @pytest.fixture
-def start(guarded: Secured, sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
+def start(guarded: Secured, sandbox: Sandbox) -> Iterator[Start]:
     """Return a function that starts guards; guards that still run at the end are killed."""
     started: list[Running] = []
 
@@ -136,17 +130,13 @@ def start(guarded: Secured, sandbox: Sandbox) -> Iterator[Callable[..., Running]
     yield one
     for running in started:
         if running.going.process.poll() is None:
-            running.going.process.kill()
-            running.going.end()
+            running.going.kill()
 
 
-def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
-    guarded: Secured, start: Callable[..., Running]
-) -> None:
+def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(guarded: Secured, start: Start) -> None:
     running = start()
     with outage(guarded):
-        running.wait_for("paused", GUARDED)
-        running.wait_for("paused", OTHER)
+        running.wait_for("paused", GUARDED, OTHER)
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
         (listens,) = running.events("listens")
         address = listens["what"].partition("/metrics")[0]
@@ -159,14 +149,13 @@ def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
         # Metrics are those at the end of a round, and events are reported within it.
         wait_until(is_counted, BOUND_S, "the metrics of the outage")
         back(guarded)
-        running.wait_for("released", GUARDED)
-        running.wait_for("released", OTHER)
+        running.wait_for("released", GUARDED, OTHER)
     running.end(code=EXIT_CLEAN)
-    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert_put_back(guarded)
 
 
 def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
-    guarded: Secured, sandbox: Sandbox, start: Callable[..., Running]
+    guarded: Secured, sandbox: Sandbox, start: Start
 ) -> None:
     running = start()
     with outage(guarded):
@@ -178,12 +167,10 @@ def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
         sandbox.call("guard", "release", *guarded.server, code=EXIT_UNKNOWN)
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
     sandbox.call("guard", "release", *guarded.server, code=EXIT_CLEAN)
-    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert_put_back(guarded)
 
 
-def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(
-    guarded: Secured, start: Callable[..., Running]
-) -> None:
+def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(guarded: Secured, start: Start) -> None:
     running = start()
     with outage(guarded):
         running.wait_for("paused", GUARDED)
@@ -192,12 +179,10 @@ def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(
     again = start()
     wait_until(lambda: not paused(guarded, GUARDED, OTHER), BOUND_S, "the next guard to put it back")
     assert again.end().code == EXIT_CLEAN
-    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert_put_back(guarded)
 
 
-def test_of_two_guards_one_acts_and_the_other_takes_over(
-    guarded: Secured, sandbox: Sandbox, start: Callable[..., Running]
-) -> None:
+def test_of_two_guards_one_acts_and_the_other_takes_over(guarded: Secured, sandbox: Sandbox, start: Start) -> None:
     first = start()
     second = start(ready="stands-by")
     with outage(guarded):
@@ -209,17 +194,14 @@ def test_of_two_guards_one_acts_and_the_other_takes_over(
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
     second.wait_for("released", GUARDED)
     assert second.end().code == EXIT_CLEAN
-    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert_put_back(guarded)
 
 
-def test_a_value_that_somebody_changes_during_the_pause_is_left_alone(
-    guarded: Secured, start: Callable[..., Running]
-) -> None:
+def test_a_value_that_somebody_changes_during_the_pause_is_left_alone(guarded: Secured, start: Start) -> None:
     running = start()
     try:
         with outage(guarded):
-            running.wait_for("paused", GUARDED)
-            running.wait_for("paused", OTHER)
+            running.wait_for("paused", GUARDED, OTHER)
             guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.7"})
         running.wait_for("left-alone", GUARDED)
         running.end(code=EXIT_CLEAN)
@@ -234,10 +216,10 @@ def test_a_dry_run_changes_nothing(guarded: Secured, sandbox: Sandbox) -> None:
         ran = sandbox.call("guard", *guarded.server, "--topic", "guarded-*", "--dry-run")
         assert ran.code == EXIT_UNKNOWN
         assert f"guard: would {GUARDED}: would pause it" in ran.output
-        assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+        assert_put_back(guarded)
 
 
-def test_a_hundred_topics_are_paused_and_put_back(guarded: Secured, start: Callable[..., Running]) -> None:
+def test_a_hundred_topics_are_paused_and_put_back(guarded: Secured, start: Start) -> None:
     names = [f"guarded-many-{number}" for number in range(MANY)]
     guarded.admin.create_topics({(name, 0): (1, 2, 3) for name in names}, {"cleanup.policy": "compact"})
     wait_until(lambda: guarded.is_whole(*names), BOUND_S, "the topics to be whole")

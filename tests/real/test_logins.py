@@ -1,7 +1,4 @@
-"""Brokers that ask for OAUTHBEARER, GSSAPI or a client's certificate: the commands that users run on their clusters.
-
-Brokers talk to each other, and the test to them, on an inner listener without a login.
-"""
+"""Brokers that ask for OAUTHBEARER, GSSAPI or a client's certificate: the commands that users run on their clusters."""
 
 import json
 import signal
@@ -12,22 +9,20 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from audited import BROKERS
 from confluent_kafka import Producer
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from local_cluster import local_cluster
+from local_cluster import local_cluster, start_brokers
 from login_servers import AUDIENCE, ISSUER, REALM, kdc, oauth_server
 from sandbox import Going, Ran, Sandbox, make_spark_home, wait_until
-from secured import BOUND_S, certificate, make_stores, new_key
+from secured import BOUND_S, BROKERS, PLAIN, SCRAM, STORE_SECRET, certificate, login_file, make_stores, new_key
 from test_watch import Watching
 
 from harness.clients.librdkafka import CONFIG
-from harness.errors import EXIT_CLEAN, EXIT_USAGE
-from harness.kafka_api.admin import Admin
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_USAGE
 from harness.kafka_api.security import Security, read_security
-from harness.runtimes.local import LocalRuntime
 
 TOPIC = ("orders", 0)
+EXPOSURE = ("audit", "exposure", "--topic", TOPIC[0])
 CLIENT, SECRET = "auditor", "the-secret-of-the-auditor"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 TOKEN_S, REAUTHENTICATION_S = 10, 6
@@ -65,6 +60,7 @@ class Logins:
 
     def audit(self) -> Path:
         """Audit the topic, and return the verdict's path; it is clean."""
+        self.call(*EXPOSURE)
         path = self.sandbox.root / "audit.json"
         self.call("audit", "live", "--topic", TOPIC[0], "--output", str(path))
         assert json.loads(path.read_text())["verdict"] == "clean"
@@ -75,15 +71,9 @@ class Logins:
 def running(
     sandbox: Sandbox, target: str, security: object, login: Path, settings: Mapping[str, str], *jvm_flags: str
 ) -> Iterator[Logins]:
-    with local_cluster(
-        target, sandbox.root, settings, security=cast("Security", security), jvm_flags=jvm_flags
-    ) as cluster:
-        runtime = cluster.runtime
-        assert isinstance(runtime, LocalRuntime)
-        inside = [runtime._inner[broker] for broker in BROKERS]
-        admin = Admin(lambda: inside)
-        runtime.start_cluster()
-        cluster.wait(lambda: admin.brokers() == set(BROKERS), "the brokers to register")
+    login_of_brokers = cast("Security", security)
+    with local_cluster(target, sandbox.root, settings, security=login_of_brokers, jvm_flags=jvm_flags) as cluster:
+        runtime, admin, inside = start_brokers(cluster)
         admin.create_topics({TOPIC: BROKERS}, {"cleanup.policy": "compact"})
         producer = Producer({**CONFIG, "bootstrap.servers": ",".join(map(str, inside))})
         for number in range(100):
@@ -106,14 +96,11 @@ def oauth_login(folder: Path, url: str, secret: str = SECRET) -> Path:
 def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(make_spark_home(sandbox)))
     with oauth_server((CLIENT, SECRET), TOKEN_S) as server:
-        security = BrokersLogin(
-            "OAUTHBEARER",
-            {
-                "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
-                "sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
-                "connections.max.reauth.ms": str(REAUTHENTICATION_S * 1000),
-            },
-        )
+        of_listener = {
+            "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+            "sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "connections.max.reauth.ms": str(REAUTHENTICATION_S * 1000),
+        }
         settings = {
             "sasl.oauthbearer.jwks.endpoint.url": f"{server.url}/keys",
             "sasl.oauthbearer.expected.issuer": ISSUER,
@@ -122,9 +109,8 @@ def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: p
         }
         flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}/keys"
         login = oauth_login(sandbox.root, server.url)
-        with running(sandbox, target, security, login, settings, flag) as cluster:
+        with running(sandbox, target, BrokersLogin("OAUTHBEARER", of_listener), login, settings, flag) as cluster:
             cluster.audit()
-            cluster.call("audit", "exposure", "--topic", TOPIC[0])
             cluster.call("audit", "live", "--topic", TOPIC[0], "--spark-master", EXECUTORS)
             guard(cluster, lambda: server.granted)
             watch(cluster)
@@ -172,13 +158,8 @@ def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
         for name, value in realm.variables.items():
             monkeypatch.setenv(name, value)
         module = "com.sun.security.auth.module.Krb5LoginModule required"
-        security = BrokersLogin(
-            "GSSAPI",
-            {
-                "sasl.jaas.config": f'{module} useKeyTab=true storeKey=true serviceName="kafka"'
-                f' keyTab="{keytab}" principal="{service}";'
-            },
-        )
+        keys = f'useKeyTab=true storeKey=true serviceName="kafka" keyTab="{keytab}" principal="{service}"'
+        security = BrokersLogin("GSSAPI", {"sasl.jaas.config": f"{module} {keys};"})
         login = sandbox.root / "client.properties"
         jaas = f'sasl.jaas.config={module} useTicketCache=true principal="{CLIENT}@{REALM}";\n'
         login.write_text(
@@ -186,11 +167,10 @@ def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
         )
         flag = f"-Djava.security.krb5.conf={realm.folder}/krb5.conf"
         with running(sandbox, "kafka-4.4", security, login, {}, flag) as cluster:
-            ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+            ran = cluster.call(*EXPOSURE, code=EXIT_USAGE)
             assert "no valid Kerberos ticket: run kinit" in ran.stderr
             realm.call("kinit", "-k", "-t", str(own_keytab), CLIENT)
             audit = cluster.audit()
-            cluster.call("audit", "exposure", "--topic", TOPIC[0])
             cluster.call("repair", str(audit), "--plan")
             cluster.call("guard", "--topic", TOPIC[0], "--dry-run")
             watch(cluster)
@@ -201,9 +181,9 @@ def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
             # Tickets of a keytab, without kinit.
             realm.call("kdestroy")
             monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(own_keytab))
-            cluster.call("audit", "exposure", "--topic", TOPIC[0])
+            cluster.call(*EXPOSURE)
             login.write_text(login.read_text().replace(CLIENT, "another"))
-            ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+            ran = cluster.call(*EXPOSURE, code=EXIT_USAGE)
             assert f"the Kerberos ticket is of {CLIENT}@{REALM}, and sasl.jaas.config names another@" in ran.stderr
 
 
@@ -226,10 +206,32 @@ def test_certificates_of_clients(sandbox: Sandbox) -> None:
     login.write_text(trust + own)
     with running(sandbox, "kafka-4.4", read_security(login), login, settings) as cluster:
         audit = cluster.audit()
-        cluster.call("audit", "exposure", "--topic", TOPIC[0])
         cluster.call("repair", str(audit), "--plan")
         guard(cluster)
         watch(cluster)
         login.write_text(trust)
-        ran = cluster.call("audit", "exposure", "--topic", TOPIC[0], code=EXIT_USAGE)
+        ran = cluster.call(*EXPOSURE, code=EXIT_USAGE)
         assert "certificate" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "client", "login"),
+    [("kafka-3.9", "librdkafka", SCRAM), ("kafka-4.4", "java", PLAIN)],
+    ids=["SCRAM, librdkafka", "PLAIN, java"],
+)
+def test_every_client_logs_in_and_no_secret_is_stored(
+    sandbox: Sandbox, target: str, client: str, login: tuple[str, str]
+) -> None:
+    stores = make_stores(sandbox.root).items()
+    settings = [word for name, value in stores for word in ("--set", f"broker.{name}={value}")]
+    path = login_file(sandbox.root, CLIENT, SECRET, login, is_tls=True)
+    chosen = ("--anomaly", "stuck-lso", "--client", client, "--command-config", str(path))
+    ran = sandbox.run(target, *chosen, *settings).end(EXIT_ANOMALY)
+    folder = sandbox.latest(target, "stuck-lso")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["security"] == {"protocol": "SASL_SSL", "mechanism": login[0]}
+    assert manifest["broker_settings"]["ssl.keystore.password"] == "(hidden)"
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    leaks = [file for file in files if any(s.encode() in file.read_bytes() for s in (SECRET, STORE_SECRET))]
+    assert leaks == []
+    assert SECRET not in ran.output

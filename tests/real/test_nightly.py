@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -27,21 +26,16 @@ def night(make_sandbox: Callable[[str], Sandbox]) -> tuple[Ran, Path, Sandbox]:
     """Kill the night in its second run, and resume it."""
     sandbox = make_sandbox("night")
     (sandbox.root / "wrong.toml").write_text(WRONG)
-    (sandbox.root / "matrix.toml").write_text(
-        'targets = ["kafka-3.9"]\nanomalies = ["stuck-lso"]\nnemeses = ["kill", "none"]\n'
-    )
+    matrix = 'targets = ["kafka-3.9"]\nanomalies = ["stuck-lso"]\nnemeses = ["kill", "none"]\n'
+    (sandbox.root / "matrix.toml").write_text(matrix)
     first = sandbox.start("nightly", "matrix.toml", "--expectations", "wrong.toml")
 
-    def attempts() -> list[dict[str, Any]]:
-        return [
-            json.loads(line)
-            for path in sandbox.results.glob("nightly/*/attempts.jsonl")
-            for line in path.read_text().splitlines()
-        ]
+    def attempts() -> list[str]:
+        files = sandbox.results.glob("nightly/*/attempts.jsonl")
+        return [line for path in files for line in path.read_text().splitlines()]
 
     wait_until(lambda: len(attempts()) == 3, 2 * STAGE_S, "the second run to begin")
-    first.process.kill()
-    first.process.wait()
+    first.kill()
     (folder,) = sandbox.results.glob("nightly/*")
     ran = sandbox.start("nightly", "--resume", str(folder), "--junit", "j.xml", "--markdown", "s.md").end()
     return ran, folder, sandbox
@@ -92,9 +86,7 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--targets", "kafka-3.8"], "unknown target 'kafka-3.8'"),
         (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 does not run there; choose docker"),
-        (["--targets", "redpanda-25.2", "--runtimes", "docker"], "no expectation fits redpanda-25.2"),
         (["none.toml"], "'none.toml' is not a file"),
         ([], "the matrix names no targets"),
         (["--resume", "none"], "is not the folder of a night"),

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.timeout(5 * CELL_S)
 
 
 def outputs(notebook: NotebookNode) -> str:
-    """Return what all cells print."""
     found = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return "\n".join(output.get("text", "") for output in found)
 

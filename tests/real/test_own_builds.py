@@ -31,7 +31,6 @@ class Change:
 
     @property
     def line(self) -> str:
-        """What brokers print."""
         return f"{MARK}{self.name} {self.version}"
 
     def source(self) -> str:
@@ -96,9 +95,8 @@ def test_a_night_on_a_distribution(sandbox: Sandbox, tmp_path: Path) -> None:
             _, name, version = jar.stem.split("--")
             packed = _with_classes(jar, tmp_path, classes) if name == "kafka-storage" else jar
             tar.add(packed, f"kafka_2.13-3.9.2/libs/{name}-{version}.jar")
-    ran = sandbox.call(
-        "nightly", "--targets", str(archive), "--anomalies", "stuck-lso", "--format", "json", code=EXIT_CLEAN
-    )
+    chosen = ("--targets", str(archive), "--anomalies", "stuck-lso", "--format", "json")
+    ran = sandbox.call("nightly", *chosen, code=EXIT_CLEAN)
     (cell,) = json.loads(ran.stdout)["cells"]
     assert (cell["status"], cell["version"]) == ("as expected", "3.9.2")
     assert re.fullmatch(r"kafka-3\.9\.2-build-[0-9a-f]{8}", cell["cell"]["target"])

@@ -1,7 +1,4 @@
-"""Pages in a real browser: everything is visible, no script fails, and no host is contacted.
-
-Every kind of page follows the rules of axe-core, is used by the keyboard alone, and is complete without a script.
-"""
+"""Pages in a real browser: everything is visible, no script fails, and no host is contacted."""
 
 import json
 import re
@@ -33,12 +30,7 @@ def browser() -> Iterator[Browser]:
         yield launched
 
 
-LOOKS = pytest.mark.parametrize(
-    "look", [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light")], ids=["light", "dark", "phone"], indirect=True
-)
-
-
-@pytest.fixture
+@pytest.fixture(params=[(WIDE, "light"), (WIDE, "dark"), (PHONE, "light")], ids=["light", "dark", "phone"])
 def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     """Give a window of some size; what goes wrong in it fails in the end."""
     (width, height), scheme = request.param
@@ -57,7 +49,6 @@ def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def run(run_of: Callable[[str, str], Run]) -> Run:
-    """Give a run that found every payload."""
     return run_of("kafka-3.9", "kill")
 
 
@@ -95,7 +86,6 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.commit
-@LOOKS
 def test_verdict_timeline_and_logs_can_be_seen(report: Page) -> None:
     assert report.locator("h1").inner_text().startswith("ANOMALY")
     for picture in ("Timeline of stuck-lso-0", "Transactions of stuck-lso-0"):
@@ -105,10 +95,6 @@ def test_verdict_timeline_and_logs_can_be_seen(report: Page) -> None:
     assert logs.locator("td.found").inner_text().startswith("K = V")
     assert "… open here" in logs.locator("td.open").first.inner_text()
     assert "never seen here" in logs.inner_text()
-
-
-@LOOKS
-def test_nothing_but_tables_and_pictures_is_wider_than_the_window(report: Page) -> None:
     assert_no_wider_than_the_window(report)
 
 
@@ -116,26 +102,28 @@ def assert_no_wider_than_the_window(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-@LOOKS
 def test_text_stands_out_from_what_is_behind_it(report: Page) -> None:
     """Contrast of at least 4.5 (WCAG 2, AA) for the words of a few kinds."""
     for place in ("h1", "p.faint", ".verdict.anomaly", "td.open", "td.missing", "pre"):
         assert report.locator(place).first.evaluate(CONTRAST) >= 4.5, place
 
 
-@LOOKS
-def test_background_traffic_is_shown_by_the_keyboard_alone(report: Page) -> None:
+def test_a_fold_and_its_background_traffic_are_shown_by_the_keyboard_alone(report: Page) -> None:
+    logs = report.get_by_role("region", name="Logs of control-0")
+    assert not logs.is_visible()
     report.locator("summary", has_text="control-0").focus()
-    report.keyboard.press("Enter")
+    for is_open in (True, False):
+        report.keyboard.press("Enter")
+        assert logs.is_visible() is is_open
+    report.get_by_role("navigation", name="Contents").get_by_role("link", name="control-0").click()
     box = report.get_by_role("checkbox", name="rows of background traffic").last
-    hidden = report.get_by_role("region", name="Logs of control-0").locator("tr.background").first
+    hidden = logs.locator("tr.background").first
     assert not hidden.is_visible()
     box.focus()
     report.keyboard.press("Space")
     assert hidden.is_visible()
 
 
-@LOOKS
 def test_the_headline_says_who_is_hurt_and_its_timeline_follows(report: Page) -> None:
     headline = report.locator("h1").inner_text().removeprefix("ANOMALY: ")
     assert re.fullmatch(r"\d+ findings on broker 2, in \d kinds", headline)
@@ -146,7 +134,6 @@ def test_the_headline_says_who_is_hurt_and_its_timeline_follows(report: Page) ->
     assert figure["y"] < report.evaluate("innerHeight")
 
 
-@LOOKS
 def test_a_finding_leads_to_its_witness_and_its_row(report: Page) -> None:
     logs = report.get_by_role("region", name="Logs of tombstone-divergence-0")
     logs.get_by_role("link", name="finding 1").click()
@@ -157,20 +144,6 @@ def test_a_finding_leads_to_its_witness_and_its_row(report: Page) -> None:
     assert "finding 1" in report.locator("tr:target").inner_text()
 
 
-@LOOKS
-def test_folds_open_by_the_keyboard_and_by_a_link_into_them(report: Page) -> None:
-    logs = report.get_by_role("region", name="Logs of control-0")
-    assert not logs.is_visible()
-    fold = report.locator("summary", has_text="control-0")
-    fold.focus()
-    for is_open in (True, False):
-        report.keyboard.press("Enter")
-        assert logs.is_visible() is is_open
-    report.get_by_role("navigation", name="Contents").get_by_role("link", name="control-0").click()
-    assert logs.is_visible()
-
-
-@LOOKS
 def test_the_first_key_skips_to_the_findings(report: Page) -> None:
     report.keyboard.press("Tab")
     assert report.evaluate("document.activeElement.textContent") == "Skip to the findings and logs"
@@ -178,7 +151,6 @@ def test_the_first_key_skips_to_the_findings(report: Page) -> None:
     report.wait_for_url("**#topics")
 
 
-@LOOKS
 def test_a_button_copies_the_witness(report: Page) -> None:
     report.context.grant_permissions(["clipboard-read", "clipboard-write"])
     report.locator("#finding-1 summary").click()
@@ -190,7 +162,6 @@ def test_a_button_copies_the_witness(report: Page) -> None:
     assert copied["witness"]["deleted_at"] > copied["offset"]
 
 
-@LOOKS
 def test_paper_shows_what_is_folded(report: Page) -> None:
     report.emulate_media(media="print", color_scheme="no-preference")
     assert report.get_by_role("region", name="Logs of control-0").is_visible()
@@ -200,7 +171,6 @@ def test_paper_shows_what_is_folded(report: Page) -> None:
 
 
 @pytest.mark.commit
-@LOOKS
 def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
     """A dialog would hang the browser, an unknown address would be asked for, and either fails."""
     (tmp_path / "hostile.html").write_text(hostile_page(tmp_path), encoding="utf-8")
@@ -223,7 +193,6 @@ def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.commit
-@LOOKS
 def test_the_site_leads_from_versions_to_anomalies_to_runs(look: Page, site: Path, run: Run) -> None:
     look.goto((site / "index.html").as_uri())
     matrix = look.get_by_role("region", name="Verdicts by anomaly and version")
@@ -238,7 +207,6 @@ def test_the_site_leads_from_versions_to_anomalies_to_runs(look: Page, site: Pat
     assert look.locator("h1").inner_text().startswith("ANOMALY")
 
 
-@LOOKS
 def test_the_table_of_runs_is_filtered_and_sorted_by_the_keyboard(look: Page, site: Path, run: Run) -> None:
     look.goto((site / "index.html").as_uri())
     table = look.get_by_role("region", name="All runs, newest first")
@@ -276,7 +244,6 @@ def pages_of(site: Path, run: Run) -> dict[str, Path]:
 
 
 @pytest.mark.needs("npm registry")
-@LOOKS
 @pytest.mark.parametrize("kind", ["index", "run", "differences", "anomaly", "night"])
 def test_a_page_breaks_no_rule_of_axe(look: Page, site: Path, run: Run, axe: Path, kind: str) -> None:
     look.goto(pages_of(site, run)[kind].as_uri())
@@ -287,7 +254,6 @@ def test_a_page_breaks_no_rule_of_axe(look: Page, site: Path, run: Run, axe: Pat
 
 
 @pytest.mark.needs("npm registry")
-@LOOKS
 def test_axe_finds_what_is_wrong(look: Page, site: Path, run: Run, axe: Path) -> None:
     look.goto(pages_of(site, run)["index"].as_uri())
     look.evaluate("document.documentElement.removeAttribute('lang')")

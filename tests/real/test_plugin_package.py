@@ -3,34 +3,31 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sandbox import completed
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plugin"
-RUN_S = 600
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the example into a folder of its own."""
     folder = tmp_path_factory.mktemp("plugin")
     source = folder / "source"  # the build leaves files beside it
     shutil.copytree(EXAMPLE, source)
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(folder / "site")]
-    subprocess.run([*pip, str(source)], timeout=RUN_S, check=True)
+    pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--target", folder / "site")
+    done = completed(*pip, source)
+    assert done.returncode == 0, done.stderr
     return folder / "site"
 
 
 def run(site: Path, folder: Path, *arguments: str) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
-    command = [sys.executable, "-P", "-m", "harness.cli.main", "run", "--anomaly", "lagging-lso", "--format", "json"]
-    ended = subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
-    )
+    command = (sys.executable, "-P", "-m", "harness.cli.main", "run", "--anomaly", "lagging-lso", "--format", "json")
+    ended = completed(*command, *arguments, cwd=folder, env=environment)
     assert ended.returncode == 1, ended.stderr
     verdict: dict[str, Any] = json.loads(ended.stdout)
     return verdict

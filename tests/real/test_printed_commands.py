@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kafka_home import make_kafka_home
 from kept import Kept, commit_offset, kept_cluster
-from sandbox import Sandbox, harness_command, wait_until
+from sandbox import Sandbox, completed, harness_command, wait_until
 from secured import SCRAM, batches_of, hang, login_file
 
 from harness.audit.explain.advice import COMMIT_NOW, ONCE_AGREED, PAUSE_SETTINGS
@@ -31,6 +31,8 @@ from harness.kafka_api.topics import TOPIC_RESOURCE, describe_configs
 TARGET, ANOMALIES = "kafka-4.4", "stuck-lso,groups"
 HANGING, STUCK, OFFSETS = ("hanging", 0), ("stuck-lso", 0), "__consumer_offsets"
 BOUND_S = 120.0
+ASSIGNMENT = re.compile(r"[A-Z]+=")
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 ACTIONS = (
     "--add-config", "--delete-config", "--describe", "--execute", "--verify", "--election-type", "abort",
@@ -53,15 +55,13 @@ class Shell:
 
     def run(self, line: str) -> str:
         """Run a line; return what it prints. Fails for an exit code that says that it failed."""
-        if re.match(r"[A-Z]+=", line):
+        if ASSIGNMENT.match(line):
             self.variables.append(line)
             return ""
         script = "\n".join([*self.variables, line])
         path = f"{self.tools}:{self.environment['PATH']}"
         environment = {**self.environment, "PATH": path, "KAFKA_HEAP_OPTS": QUICK_START}
-        ran = subprocess.run(
-            ["/bin/bash", "-euc", script], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
-        )
+        ran = completed("/bin/bash", "-euc", script, cwd=self.folder, env=environment)
         assert ran.returncode in CODES.get(form_of(line), {EXIT_CLEAN}), f"{line}\n{ran.stdout}{ran.stderr}"
         self.forms.add(form_of(line))
         return ran.stdout + ran.stderr
@@ -98,9 +98,6 @@ class Diverged:
         assert not isinstance(entries, str)
         names = {*PAUSE_SETTINGS, *THROTTLED}
         return {name: entry.value for name, entry in entries.items() if entry.is_explicit and name in names}
-
-
-THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
 @pytest.fixture
@@ -155,10 +152,9 @@ class Operator:
 
         wait_until(is_done, BOUND_S, line)
         if folder := re.match(r"copy its folder of (\S+) with cp -a, on the host of broker (\d)", comment):
-            subprocess.run(
-                ["cp", "-a", self.cluster.kept.log_dirs[int(folder[2])] / folder[1], self.shell.folder], check=True
-            )
-        if not re.match(r"[A-Z]+=", line):
+            copied = self.cluster.kept.log_dirs[int(folder[2])] / folder[1]
+            subprocess.run(["cp", "-a", copied, self.shell.folder], check=True)
+        if not ASSIGNMENT.match(line):
             FORMS[form_of(line)](self.cluster, line, output)
 
 
@@ -233,7 +229,7 @@ def test_every_printed_command_does_what_it_says(cluster: Diverged, sandbox: San
 
 
 def commands_of(printed: Sequence[tuple[str, list[str]]]) -> list[str]:
-    return [line for _, block in printed for line in in_order(block) if not re.match(r"[A-Z]+=", line)]
+    return [line for _, block in printed for line in in_order(block) if not ASSIGNMENT.match(line)]
 
 
 def an_undecided_audit(cluster: Diverged, sandbox: Sandbox, operator: Operator) -> list[str]:
@@ -247,7 +243,8 @@ def an_undecided_audit(cluster: Diverged, sandbox: Sandbox, operator: Operator) 
     assert aborting, audited.output
     for line in map(str.strip, aborting[1].splitlines()):
         operator.run(line)
-    wait_until(lambda: is_decided(cluster), BOUND_S, "the ABORT marker")
+    brokers = cluster.addresses
+    wait_until(lambda: all(len(batches_of(one, HANGING)) == 4 for one in brokers), BOUND_S, "the ABORT marker")
     before, printed = cluster.settings(STUCK[0]), blocks(audited.stdout)
     for finding, block in printed:
         if f" {STUCK[0]}-{STUCK[1]}," in finding:
@@ -257,10 +254,6 @@ def an_undecided_audit(cluster: Diverged, sandbox: Sandbox, operator: Operator) 
     (repair,) = set(re.findall(r"^next +(harness repair .* --plan)$", audited.stdout, re.MULTILINE))
     operator.run(repair)
     return [*commands_of(printed), repair]
-
-
-def is_decided(cluster: Diverged) -> bool:
-    return all(len(batches_of(address, HANGING)) == 4 for address in cluster.addresses)
 
 
 def an_audit_of_disks(cluster: Diverged, sandbox: Sandbox, operator: Operator) -> list[str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from kept import kept_cluster
-from sandbox import Sandbox
+from sandbox import Sandbox, completed
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending" / "library.md"
-RUN_S = 300
 
 AGREES = """
 import pytest
+from sandbox import completed
 from harness import absent, assert_replicas_agree
 
 @pytest.mark.compaction_cluster("kafka-3.9", settings={"log.cleaner.enable": "false"})
@@ -29,26 +29,11 @@ def test_replicas_agree_while_nothing_is_removed(compaction_cluster):
 """
 
 
-def regression_test() -> str:
-    """Return the page's test."""
-    match = re.search(r"```python\n(.*?^def test_.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert match
-    return match[1]
-
-
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with the plugin as the only one, whether it is installed or not."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COMPACTION_HARNESS_BACKGROUND": "0"}
-    return subprocess.run(
-        [sys.executable, "-P", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-        check=False,
-    )
+    return completed(sys.executable, "-P", *arguments, cwd=folder, env=environment)
 
 
 def run_test(folder: Path, code: str, *arguments: str) -> str:
@@ -58,12 +43,11 @@ def run_test(folder: Path, code: str, *arguments: str) -> str:
 
 @pytest.mark.commit
 def test_the_regression_test_of_the_page_fails_on_todays_kafka(tmp_path: Path) -> None:
-    code = regression_test()
+    (code,) = re.findall(r"```python\n(.*?^def test_.*?)```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(code.strip().splitlines()) <= 12
     printed = run_test(tmp_path, code, "--compaction-target", "kafka-4.4")
-    assert re.search(
-        r"^E +AssertionError: tombstone-divergence: broker 2, orders-0, offset 0: ", printed, re.MULTILINE
-    ), printed
+    error = r"(?m)^E +AssertionError: tombstone-divergence: broker 2, orders-0, offset 0: "
+    assert re.search(error, printed), printed
     assert "1 failed" in printed
 
 

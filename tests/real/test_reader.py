@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_cluster import BOUND_S, local_cluster
@@ -41,15 +42,9 @@ def test_a_gap_below_the_last_stable_offset_is_an_end(target: str, tmp_path: Pat
         runtime.start(BROKER)
         cluster.wait(lambda: admin.partitions([TOPIC])[TOPIC, 0].leader == BROKER, "the broker to lead again")
         with closing(History(tmp_path / "history.jsonl", cluster.clock)) as history:
-            read_committed(
-                partial(LibrdkafkaReading, runtime.address(BROKER)),
-                [(TOPIC, 0)],
-                broker=BROKER,
-                phase="after",
-                history=history,
-                clock=cluster.clock,
-                timeout_s=BOUND_S,
-            )
+            place: Any = {"broker": BROKER, "phase": "after", "timeout_s": BOUND_S}
+            reading = partial(LibrdkafkaReading, runtime.address(BROKER))
+            read_committed(reading, [(TOPIC, 0)], history=history, clock=cluster.clock, **place)
     *_, poll = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert (poll["type"], poll["f"]) == ("ok", "poll")
     assert [(record["offset"], record["key"]) for record in poll["records"]] == [(0, "K")]
@@ -61,11 +56,6 @@ def log_with_a_gap() -> bytes:
     now_ms = time.time_ns() // 1_000_000
     delivered = Record(offset=0, timestamp_ms=now_ms, key=b"K", value=b"delivered")
     unstable = Record(offset=FROZEN_AT, timestamp_ms=now_ms, key=b"U", value=b"undecided")
-    return encode_batch(base_offset=0, records=[delivered]) + encode_batch(
-        base_offset=FROZEN_AT,
-        records=[unstable],
-        producer_id=0,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=True,
-    )
+    producer: Any = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    open_batch = encode_batch(base_offset=FROZEN_AT, records=[unstable], **producer)
+    return encode_batch(base_offset=0, records=[delivered]) + open_batch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from expected import STUCK_LSO, TOMBSTONE_DIVERGENCE
-from generate import LEGAL, Case, generate
+from generate import LEGAL, generate
 from pyspark.sql import SparkSession
 from sandbox import Sandbox
 from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, Store, mini_hdfs, moto_s3
@@ -26,6 +26,7 @@ from harness.spark.source import register
 
 CASES = ((STUCK_LSO, 0), (TOMBSTONE_DIVERGENCE, 0), (LEGAL, 1))
 """Two whose replicas have diverged, and a sound one."""
+Places = dict[tuple[str, str], list[str]]
 HERE, IN_S3, IN_HDFS, MIXED = "here", "s3", "hdfs", "mixed"
 
 
@@ -47,24 +48,16 @@ def conf(s3: MotoS3, hdfs: MiniHdfs) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, Path]]:
-    """Return each case's log directories by broker."""
-    top = tmp_path_factory.mktemp("cases")
-    return {case.name: case.write(top) for kind, seed in CASES for case in [generate(seed, kind)]}
-
-
-@pytest.fixture(scope="module")
-def places(cases: dict[str, dict[int, Path]], s3: MotoS3, hdfs: MiniHdfs) -> dict[tuple[str, str], list[str]]:
+def places(tmp_path_factory: pytest.TempPathFactory, s3: MotoS3, hdfs: MiniHdfs) -> Places:
     """Return what ``--broker`` is given for each case and place."""
-    stores: dict[str, Store] = {IN_S3: s3, IN_HDFS: hdfs}
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, folders in cases.items():
-        found[name, HERE] = [f"{broker}={folder}" for broker, folder in folders.items()]
+    stores: dict[str, Store | None] = {HERE: None, IN_S3: s3, IN_HDFS: hdfs}
+    found: Places = {}
+    for kind, seed in CASES:
+        name, folders = f"{kind}-{seed}", generate(seed, kind).write(tmp_path_factory.mktemp("cases"))
         for where, store in stores.items():
-            found[name, where] = [
-                f"{broker}={store.put(folder, f'{name}/{broker}')}" for broker, folder in folders.items()
-            ]
-        kinds = (HERE, IN_S3, IN_HDFS)
+            uris = {b: store.put(folder, f"{name}/{b}") if store else folder for b, folder in folders.items()}
+            found[name, where] = [f"{broker}={uri}" for broker, uri in uris.items()]
+        kinds = list(stores)
         found[name, MIXED] = [found[name, kinds[number % 3]][number] for number in range(len(folders))]
     return found
 
@@ -73,9 +66,7 @@ def copies_of(brokers: list[str], conf: Mapping[str, str], run_id: str = "a", to
     return find_copies(parse_brokers(brokers, conf), [topic], run_id)
 
 
-def test_the_verdict_is_that_of_folders(
-    spark: SparkSession, places: dict[tuple[str, str], list[str]], conf: dict[str, str]
-) -> None:
+def test_the_verdict_is_that_of_folders(spark: SparkSession, places: Places, conf: dict[str, str]) -> None:
     copies = {key: copies_of(brokers, conf, "-".join(key)) for key, brokers in places.items()}
     whole = judge_whole(load_copies(spark, list(copies.values())))
     reduced = judge_reduced(reduce_copies(spark, list(copies.values()), tasks=2))
@@ -96,14 +87,10 @@ def without_places(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_audit_of_all_three_at_the_command_line(
-    sandbox: Sandbox,
-    places: dict[tuple[str, str], list[str]],
-    conf: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    sandbox: Sandbox, places: Places, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = [word for broker in places[f"{STUCK_LSO}-0", MIXED] for word in ("--broker", broker)]
-    config = tmp_path / "harness.toml"
+    config = sandbox.root / "harness.toml"
     config.write_text("\n".join(["[spark.conf]", *(f'"{name}" = "{value}"' for name, value in conf.items())]))
     monkeypatch.setenv("HARNESS_CONFIG", str(config))
     ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, "--format", "json", code=EXIT_ANOMALY)
@@ -113,16 +100,9 @@ def test_an_audit_of_all_three_at_the_command_line(
     sandbox.wait_until_nothing_is_left()
 
 
-def several_partitions() -> Case:
-    return next(
-        case
-        for case in (generate(seed, LEGAL) for seed in range(100))
-        if not case.bare and all(len(copies) > 1 for copies in case.copies.values())
-    )
-
-
 def test_a_broker_with_several_disks(s3: MotoS3, conf: dict[str, str], tmp_path: Path) -> None:
-    case = several_partitions()
+    cases = (generate(seed, LEGAL) for seed in range(100))
+    case = next(one for one in cases if not one.bare and all(len(copies) > 1 for copies in one.copies.values()))
     local, remote = [], []
     for broker, folder in case.write(tmp_path).items():
         disks = [tmp_path / f"{broker}-{number}" for number in (0, 1)]
@@ -134,15 +114,12 @@ def test_a_broker_with_several_disks(s3: MotoS3, conf: dict[str, str], tmp_path:
             remote.append(f"{broker}={s3.put(disk, f'disks/{disk.name}')}")
     pattern = f"{LEGAL}*"
     there, here = (copies_of(brokers, conf, topic=pattern).replicas for brokers in (remote, local))
-    assert [(one.broker, one.place, one.segments) for one in there] == [
-        (one.broker, one.place, one.segments) for one in here
-    ]
+    read, expected = ([(one.broker, one.place, one.segments) for one in replicas] for replicas in (there, here))
+    assert read == expected
     assert len(there) == sum(map(len, case.copies.values()))
 
 
-def test_the_data_source_reads_them_too(
-    spark: SparkSession, places: dict[tuple[str, str], list[str]], conf: dict[str, str]
-) -> None:
+def test_the_data_source_reads_them_too(spark: SparkSession, places: Places, conf: dict[str, str]) -> None:
     register(spark)
 
     def rows(where: str) -> list[Any]:
@@ -154,7 +131,7 @@ def test_the_data_source_reads_them_too(
     assert rows(IN_S3) == rows(IN_HDFS) == rows(HERE)
 
 
-def test_each_folder_is_listed_once(s3: MotoS3, places: dict[tuple[str, str], list[str]], conf: dict[str, str]) -> None:
+def test_each_folder_is_listed_once(s3: MotoS3, places: Places, conf: dict[str, str]) -> None:
     brokers = places[f"{LEGAL}-1", IN_S3]
     del s3.lines[:]
     copies = copies_of(brokers, conf)
@@ -178,8 +155,6 @@ def refused(brokers: list[str], conf: Mapping[str, str]) -> str:
         (f"s3a://{BUCKET}/away", f"broker 4 cannot be read: s3a://{BUCKET}/away: No such file or directory$"),
         ("s3://no-bucket/x", "broker 4 cannot be read: s3://no-bucket/x: .*The specified bucket does not exist"),
         ("hdfs://namenode/away", "broker 4 cannot be read: hdfs://namenode/away: No such file or directory$"),
-        ("s3a:///x", "s3a:///x: name the bucket"),
-        ("ftp://bucket/x", "ftp://bucket/x: give a folder, or a URI that begins with s3a://, s3://, hdfs://"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[str, str]) -> None:
@@ -199,9 +174,7 @@ def test_who_may_not_read_is_reported(
     hdfs.ask("PUT", "/private", "MKDIRS", permission="700")
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
     sentence = refused(["1=hdfs://namenode/private"], conf)
-    assert re.search(
-        r"hdfs://namenode/private: AccessControlException: Permission denied.* \(WebHDFS .* as somebody: see", sentence
-    )
+    assert re.search(r"/private: AccessControlException: Permission denied.* \(WebHDFS .* as somebody: see", sentence)
 
 
 @pytest.mark.parametrize(
@@ -219,10 +192,8 @@ def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: Mot
 
 @pytest.mark.commit
 def test_the_command_says_it_before_spark_is_started(sandbox: Sandbox) -> None:
-    setting = f"{HTTP_ADDRESS}=127.0.0.1:1"
-    ran = sandbox.call(
-        "audit", "disk", "--topic", "t", "--broker", "1=hdfs://nn/x", "--spark-conf", setting, code=EXIT_USAGE
-    )
+    source = ("--broker", "1=hdfs://nn/x", "--spark-conf", f"{HTTP_ADDRESS}=127.0.0.1:1")
+    ran = sandbox.call("audit", "disk", "--topic", "t", *source, code=EXIT_USAGE)
     assert ran.stdout == ""
     (sentence,) = ran.stderr.splitlines()
     assert sentence.startswith("harness: the folder of broker 1 cannot be read: hdfs://nn/x: ")

@@ -46,11 +46,10 @@ class Diverged:
         return sorted({(one["topic"], one["partition"]) for one in self.findings})
 
     def save_folders(self, folder: Path) -> Path:
+        names = {f"{topic}-{partition}" for topic, partition in self.partitions}
         for broker, log_dir in self.log_dirs.items():
-            for topic, partition in self.partitions:
-                name = f"{topic}-{partition}"
-                if (log_dir / name).is_dir():
-                    copy_live_disk(log_dir / name, folder / str(broker) / name)
+            for path in (path for path in log_dir.iterdir() if path.name in names):
+                copy_live_disk(path, folder / str(broker) / path.name)
         return folder
 
     def arguments(self, *more: str) -> tuple[str, ...]:
@@ -58,19 +57,19 @@ class Diverged:
 
     def settings(self) -> dict[str, dict[str, str]]:
         topics = sorted({topic for topic, _ in self.partitions})
-        return self.admin().topic_settings(parse_bootstrap(self.bootstrap)[0], topics)
+        return self.admin.topic_settings(parse_bootstrap(self.bootstrap)[0], topics)
 
     def replicas(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        states = self.admin().partitions(sorted({topic for topic, _ in self.partitions}))
+        states = self.admin.partitions(sorted({topic for topic, _ in self.partitions}))
         return {tp: states[tp].replicas for tp in self.partitions}
 
+    @property
     def admin(self) -> Admin:
         return Admin(lambda: parse_bootstrap(self.bootstrap))
 
 
 @contextmanager
 def audited(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterator[Diverged]:
-    """Keep the cluster of a run, and audit its disks."""
     with kept_cluster(sandbox, target, anomalies, *options) as kept:
         folders = [word for broker, log_dir in kept.log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
         path = sandbox.root / "audit.json"
@@ -105,21 +104,17 @@ class Traffic:
         producer = Producer({**CONFIG, **settings, "delivery.timeout.ms": int(BOUND_S * 1000)})
         number = 0
 
-        def delivered(topic: str, partition: int, key: str, value: int) -> Callable[[Any, Any], None]:
-            def done(error: Any, _message: Any) -> None:
-                if error is not None:
-                    self.errors.append(f"{topic}-{partition}: {error}")
-                else:
-                    self.acked[topic, partition, key] = value
-
-            return done
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self.errors.append(f"{message.topic()}-{message.partition()}: {error}")
+            else:
+                self.acked[message.topic(), message.partition(), message.key().decode()] = int(message.value())
 
         while not self._stopped.wait(0.02):
             number += 1
             for topic, partition in self.partitions:
-                key = f"traffic-{number % 50}"
-                done = delivered(topic, partition, key, number)
-                producer.produce(topic, key=key, value=str(number), partition=partition, on_delivery=done)
+                key, value = f"traffic-{number % 50}", str(number)
+                producer.produce(topic, key=key, value=value, partition=partition, on_delivery=delivered)
             producer.poll(0)
         left = producer.flush(BOUND_S)
         self.errors += [f"{left} records were not delivered"] if left else []
@@ -169,9 +164,7 @@ class Traffic:
         )
         consumer.close()
         older = [f"{key}: {served.get(key)} instead of {n}" for key, n in self.acked.items() if served.get(key, -1) < n]
-        return older + (
-            [f"offset {stored.offset} instead of {self.committed}"] if stored.offset < self.committed else []
-        )
+        return older + [f"offset {stored.offset} instead of {self.committed}"] * (stored.offset < self.committed)
 
 
 def rights(plan: dict[str, Any]) -> tuple[str, ...]:
@@ -215,8 +208,7 @@ def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(
     try:
         killed = sandbox.start(*apply)
         wait_for_text(killed, ": assign ")
-        killed.process.kill()
-        killed.process.wait()
+        killed.kill()
         held = {topic for topic, values in diverged.settings().items() if is_paused(values)}
         assert held, "a repair that was killed leaves compaction paused"
         resumed = sandbox.start(*apply, "--format", "json")
@@ -239,9 +231,7 @@ def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(
     again = sandbox.call(*apply, "--format", "json", code=EXIT_CLEAN)
     assert json.loads(again.stdout)["repairs"] == []
     patterns = [word for topic in sorted(topics) for word in ("--topic", topic)]
-    sandbox.call(
-        "audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, "--format", "json", code=EXIT_CLEAN
-    )
+    sandbox.call("audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, code=EXIT_CLEAN)
     states = describe(client_of(parse_bootstrap(diverged.bootstrap)), sorted(topics)).state.partitions
     assert all(set(state.isr) == set(state.replicas) for state in states.values())
 

@@ -8,29 +8,14 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import pytest
-from audited import BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS, TRANSACTIONAL_IDS
 from confluent_kafka import Producer
 from documentation import ROOT
 from sandbox import Ran, Sandbox, wait_until
-from secured import (
-    ALTER,
-    ALTER_CONFIGS,
-    BOUND_S,
-    CREATE,
-    GROUPS,
-    WRITE,
-    Secured,
-    batches_of,
-    booted,
-    hang,
-    login_file,
-    make_stores,
-)
+from secured import BOUND_S, BROKERS, Secured, batches_of, booted, hang, login_file, make_stores
 
-from harness.broker_files.segments.batches import Batch, iter_records, marker
+from harness.broker_files.segments.batches import Batch, Record, iter_records, marker
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
 from harness.kafka_api import TopicPartition
@@ -40,16 +25,12 @@ from harness.schedules.timers import FAST
 USER = "repairer"
 DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)
 AWAY = 2
-OPERATIONS = {
-    "Alter": ALTER, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE,
-    "Describe": DESCRIBE, "DescribeConfigs": DESCRIBE_CONFIGS, "Read": READ, "Write": WRITE,
-}  # fmt: skip
 RESOURCES = {
-    "the cluster": [(CLUSTER, "kafka-cluster")],
-    "the topics": [(TOPICS, topic) for topic, _ in (DIVERGED, HANGING)],
-    f"topic `{CHANNEL}`": [(TOPICS, CHANNEL)],
-    f"group `{CHANNEL}`": [(GROUPS, CHANNEL)],
-    "transactional ids": [(TRANSACTIONAL_IDS, "*")],
+    "the cluster": [("cluster", "kafka-cluster")],
+    "the topics": [("topic", topic) for topic, _ in (DIVERGED, HANGING)],
+    f"topic `{CHANNEL}`": [("topic", CHANNEL)],
+    f"group `{CHANNEL}`": [("group", CHANNEL)],
+    "transactional ids": [("transactional-id", "*")],
 }
 SETTINGS = {
     # As before KIP-890: a leader appends a transactional batch without a request to the coordinator.
@@ -58,13 +39,13 @@ SETTINGS = {
 }
 
 
-def rights_of_the_page() -> list[tuple[int, str, int]]:
+def rights_of_the_page() -> list[tuple[str, str, str]]:
     """Return type, name and operation of every row of the page's table of rights."""
     section = (ROOT / "docs/reference/repair.md").read_text().partition("## Rights")[2].partition("##")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \| .+ \|$", section, re.MULTILINE)
     assert {name for name, _ in rows} - RESOURCES.keys() == {"Resource"}
     return [
-        (*resource, OPERATIONS[operation])
+        (*resource, operation)
         for name, operations in rows
         if name in RESOURCES
         for resource in RESOURCES[name]
@@ -84,12 +65,9 @@ def batches(cluster: Secured, broker: int, partition: TopicPartition) -> list[Ba
     return batches_of(cluster.inside[broker - 1], partition)
 
 
-def has_delete(cluster: Secured, broker: int) -> bool:
-    return any(
-        record.value is None
-        for batch in batches(cluster, broker, DIVERGED)
-        for record in iter_records(batch, source="a Fetch answer")
-    )
+def records(cluster: Secured, broker: int) -> list[Record]:
+    own = batches(cluster, broker, DIVERGED)
+    return [record for batch in own for record in iter_records(batch, source="a Fetch answer")]
 
 
 def diverge(cluster: Secured) -> None:
@@ -104,7 +82,8 @@ def diverge(cluster: Secured) -> None:
     def is_removed() -> bool:
         # Cleaners pass only where something new was written, and never over the active segment.
         write("filler", str(next(numbers)))
-        return not any(has_delete(cluster, broker) for broker in BROKERS if broker != AWAY)
+        others = [record for broker in BROKERS if broker != AWAY for record in records(cluster, broker)]
+        return all(record.value is not None for record in others)
 
     def is_gone() -> bool:
         try:
@@ -147,7 +126,7 @@ def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secu
     path = sandbox.root / "audit.json"
     path.write_text(audited.stdout)
 
-    plan = planned(sandbox, secured)
+    plan = json.loads(sandbox.call("repair", str(path), *secured.server, "--plan", "--format", "json").stdout)
     # If a live audit does not decide which replica is wrong, a person does.
     decided = () if plan["repairs"] else ("--right", "diverged-0=1", "--saved-elsewhere")
     assert [one["topic"] for one in plan["aborts"]] == [HANGING[0]], plan
@@ -159,14 +138,3 @@ def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secu
     assert [markers(secured, broker) for broker in BROKERS] == [["commit", "abort"]] * 3
     again = audit(sandbox, secured)
     assert again.code == EXIT_CLEAN, again.output
-
-
-def records(cluster: Secured, broker: int) -> list[Any]:
-    found = batches(cluster, broker, DIVERGED)
-    return [record for batch in found for record in iter_records(batch, source="a Fetch answer")]
-
-
-def planned(sandbox: Sandbox, cluster: Secured) -> dict[str, Any]:
-    ran = sandbox.call("repair", str(sandbox.root / "audit.json"), *cluster.server, "--plan", "--format", "json")
-    plan: dict[str, Any] = json.loads(ran.stdout)
-    return plan

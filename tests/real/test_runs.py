@@ -6,13 +6,14 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from kept import kept_cluster
 from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.broker_files.copies.copies import find_copies
@@ -20,7 +21,7 @@ from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import network
 from harness.host.network import NAMESPACES
-from harness.kafka_api.address import Address
+from harness.kafka_api.address import parse_bootstrap
 from harness.kafka_api.admin import Admin
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
@@ -59,11 +60,6 @@ def healthy(run_of: Callable[[str, str], Run]) -> Run:
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def partition_folders(folder: Path, source: str, broker: int, snapshot: str) -> Iterator[Path]:
-    """Give a broker's partition folders at a snapshot; ``source`` is brokers or fetched."""
-    yield from sorted(p for p in (folder / source / str(broker) / snapshot).glob("*-0") if p.is_dir())
 
 
 def list_anew(folder: Path) -> None:
@@ -245,12 +241,8 @@ def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewher
 def test_copies_of_real_brokers_say_whose_they_are(killed: Run) -> None:
     folders = {broker: [killed.folder / "brokers" / str(broker) / "after-rejoin"] for broker in (1, 2, 3)}
     assert find_copies(folders, ["*"], "run").notes == ()
-    for others, value in (
-        ({1: folders[1], 2: folders[1]}, "one folder was given for brokers 1 and 2"),
-        ({1: folders[1], 2: folders[3]}, "says node.id=3 and was given for broker 2"),
-    ):
-        with pytest.raises(UsageError, match=value):
-            find_copies(others, ["*"], "run")
+    with pytest.raises(UsageError, match=r"says node\.id=3 and was given for broker 2"):
+        find_copies({1: folders[1], 2: folders[3]}, ["*"], "run")
 
 
 @pytest.mark.parametrize("snapshots", [SNAPSHOTS[1:], SNAPSHOTS], ids=["after-rejoin", "both snapshots"])
@@ -258,9 +250,10 @@ def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, s
     folder = killed_39.copy(sandbox.root)
     for source in ("brokers", "fetched"):
         for snapshot in snapshots:
-            for path in partition_folders(folder, source, ABSENT, snapshot):
+            top = folder / source
+            for path in [path for path in (top / str(ABSENT) / snapshot).glob("*-0") if path.is_dir()]:
                 shutil.rmtree(path)
-                shutil.copytree(folder / source / str(OTHER) / snapshot / path.name, path)
+                shutil.copytree(top / str(OTHER) / snapshot / path.name, path)
     list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_UNKNOWN)
     verdict = ran.verdict
@@ -273,73 +266,29 @@ def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, s
         assert f"broker {ABSENT}: {contradicted[scenario['topic']]}" in scenario["reason"]
 
 
-def empty_observations(folder: Path) -> None:
-    (folder / "observations.jsonl").write_text("")
-
-
-def delete_observations(folder: Path) -> None:
-    (folder / "observations.jsonl").unlink()
-
-
-def delete_first_snapshot(folder: Path) -> None:
-    for path in folder.glob("*/*/before-return"):
-        shutil.rmtree(path)
-
-
-def forget_removals(folder: Path) -> None:
-    path = folder / "observations.jsonl"
-    path.write_text("".join(json.dumps({**line, "removed": []}) + "\n" for line in lines_of(path)))
-
-
-DAMAGES = (empty_observations, delete_observations, delete_first_snapshot, forget_removals)
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_clean_is_not_earned_without_exposure_evidence(
-    healthy: Run, sandbox: Sandbox, damage: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize(
+    "damage", ["empty observations", "no observations", "no first snapshot", "observations without removals"]
+)
+def test_clean_is_not_earned_without_exposure_evidence(healthy: Run, sandbox: Sandbox, damage: str) -> None:
     folder = healthy.copy(sandbox.root)
-    damage(folder)
+    observations = folder / "observations.jsonl"
+    match damage:
+        case "empty observations":
+            observations.write_text("")
+        case "no observations":
+            observations.unlink()
+        case "no first snapshot":
+            for path in folder.glob("*/*/before-return"):
+                shutil.rmtree(path)
+        case _:
+            lines = [json.dumps({**line, "removed": []}) for line in lines_of(observations)]
+            observations.write_text("\n".join(lines) + "\n")
     list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_UNKNOWN)
     assert ran.verdict["findings"] == []
     for scenario in ran.verdict["scenarios"]:
         assert scenario["verdict"] == "unknown"
         assert re.search(r"tombstone|marker", scenario["reason"]), scenario["reason"]
-
-
-def delete_answers(folder: Path) -> None:
-    shutil.rmtree(folder / "fetched")
-
-
-@pytest.mark.commit
-@pytest.mark.parametrize("damage", [*DAMAGES, delete_answers], ids=lambda damage: damage.__name__)
-def test_lost_evidence_loses_no_verdict(killed_39: Run, sandbox: Sandbox, damage: Callable[[Path], None]) -> None:
-    folder = killed_39.copy(sandbox.root)
-    before = (folder / "verdict.json").read_bytes()
-    damage(folder)
-    ran = sandbox.call("check", str(folder), code=EXIT_USAGE)
-    lost: dict[Any, str] = {
-        delete_answers: "fetched is missing",
-        delete_first_snapshot: "brokers/1/before-return is missing",
-    }
-    assert lost.get(damage, "observations.jsonl ") in ran.stderr
-    assert "start Spark" not in ran.stderr
-    assert (folder / "verdict.json").read_bytes() == before
-
-
-def test_partial_evidence_is_judged_where_it_is_asked_for(killed_39: Run, sandbox: Sandbox) -> None:
-    folder = killed_39.copy(sandbox.root)
-    before = (folder / "verdict.json").read_bytes()
-    delete_answers(folder)
-    delete_observations(folder)
-    ran = sandbox.call("check", str(folder), "--partial", "--format", "json")
-    assert ran.code in {EXIT_ANOMALY, EXIT_UNKNOWN}, ran.output
-    assert {one["path"] for one in ran.verdict["partial"]} == {"fetched", "observations.jsonl"}
-    assert "clean" not in {one["verdict"] for one in ran.verdict["scenarios"]}
-    (former,) = folder.glob("verdict-*.json")
-    assert former.read_bytes() == before
-    assert former.name in ran.stderr
 
 
 # Runs that do not come to a verdict
@@ -381,8 +330,7 @@ def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, expected: st
     assert "Traceback" not in ran.stderr
     assert ran.stdout == ""
     error = ran.stderr[ran.stderr.index("harness: ") :]
-    assert re.match(r"harness: broker [123]", error)
-    assert expected in error
+    assert re.match(rf"harness: broker [123].*{re.escape(expected)}", error, re.DOTALL)
     sandbox.wait_until_nothing_is_left()
 
 
@@ -437,10 +385,6 @@ def marked(sandbox: Sandbox, run_id: str) -> list[psutil.Process]:
     return [p for p in sandbox.processes() if f"-Dharness.run={run_id}" in p.cmdline()]
 
 
-def keepers(sandbox: Sandbox) -> list[psutil.Process]:
-    return [p for p in sandbox.processes() if "harness.host.workspace" in p.cmdline()]
-
-
 def namespaces(run_id: str) -> list[str]:
     return [path.name for path in NAMESPACES.glob(f"ch-{run_id}-*")]
 
@@ -450,10 +394,9 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     dying = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis)
     dying.wait_for_stage("clean")
     dead = sandbox.latest(TARGET, "stuck-lso").name
-    (keeper,) = keepers(sandbox)
+    (keeper,) = (process for process in sandbox.processes() if "harness.host.workspace" in process.cmdline())
     keeper.kill()
-    dying.process.kill()
-    dying.process.wait()
+    dying.kill()
     assert len(marked(sandbox, dead)) >= 2
     assert len(namespaces(dead)) == (3 if nemesis == "partition" else 0)
     assert (sandbox.work_root / dead).is_dir()
@@ -479,8 +422,7 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     going = sandbox.run(TARGET, "--anomaly", DATA, *long_timers())
     going.wait_for_stage("clean")
     folder = sandbox.latest(TARGET, DATA)
-    going.process.kill()
-    going.process.wait()
+    going.kill()
     wait_until(lambda: not sandbox.processes(), GONE_S, "the run's processes to end")
 
     judged = sandbox.call("check", str(folder), code=EXIT_USAGE)
@@ -501,22 +443,8 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
 
 
 def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--keep").end()
-    try:
-        assert ran.code == EXIT_ANOMALY, ran.output
-        kept = re.findall(r"^kept: broker (\d) at ([\d.]+):(\d+)$", ran.stderr, re.MULTILINE)
-        assert [broker for broker, _, _ in kept] == ["1", "2", "3"], ran.output
-        run_id = sandbox.latest(TARGET, "stuck-lso").name
-        assert f"harness clean {run_id}" in ran.stderr
-        for _, host, port in kept:
-            address = Address(host, int(port))
+    with kept_cluster(sandbox, TARGET, "stuck-lso") as kept:
+        for address in parse_bootstrap(kept.bootstrap):
             assert Admin([address].copy).brokers() == {1, 2, 3}
-
-        spared = sandbox.call("clean", code=EXIT_CLEAN)
-        assert f"spared {run_id}: kept" in spared.stdout
-        wait_until(lambda: len(marked(sandbox, run_id)) == 3, GONE_S, "only the brokers to be left")
-    finally:
-        removed = sandbox.call("clean", sandbox.latest(TARGET, "stuck-lso").name)
-    assert removed.code == EXIT_CLEAN, removed.output
-    assert "removed" in removed.stdout
-    sandbox.wait_until_nothing_is_left()
+        assert f"spared {kept.run.name}: kept" in sandbox.call("clean", code=EXIT_CLEAN).stdout
+        wait_until(lambda: len(marked(sandbox, kept.run.name)) == 3, GONE_S, "only the brokers to be left")

@@ -5,14 +5,13 @@ the parser gives must print the same lines. That the sample holds everything is 
 """
 
 import re
-import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from local_cluster import BOUND_S, local_cluster
+from sandbox import completed
 
 from harness.broker_files.segments.arrow import Table, read_table
 from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
@@ -29,12 +28,10 @@ pytestmark = pytest.mark.commit
 
 BROKER = 1
 ALONE = {
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "offsets.topic.replication.factor": "1",
-    "log.cleaner.backoff.ms": "60",
+    "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+    "offsets.topic.replication.factor": "1", "log.cleaner.backoff.ms": "60",
     "log.cleaner.dedupe.buffer.size": "1100000",
-}
+}  # fmt: skip
 COMPACTED = "compacted"
 COMPACTED_SETTINGS = {**FAST.topic, "delete.retention.ms": "600000"}
 """Cleaned at once; what has a delete horizon stays, with it."""
@@ -61,25 +58,13 @@ class Sampler:
     """Fills the topics of one broker."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        """Remember the parts; partitions are copied below ``folder``."""
-        self._cluster, self._runtime = cluster, cluster.runtime
-        self._folder = folder
+        self._cluster, self._runtime, self._folder = cluster, cluster.runtime, folder
         self._plain = self._producer()
 
     def sample(self) -> None:
         """Write everything, wait for the cleaner, kill the broker, and copy its log directory."""
         self._runtime.start_cluster()
         self._cluster.wait_registered()
-        self._create_topics()
-        for topic in (*BY_CLIENT, *BY_BROKER):
-            self._write_records(topic, BY_CLIENT.get(topic, "none"))
-        self._write_transactions()
-        self._cluster.wait(self._is_cleaned, "the cleaner to leave every kind of batch")
-        self._runtime.kill(BROKER)
-        for topic in (COMPACTED, UNCOMPACTED, *BY_CLIENT, *BY_BROKER):
-            self._copy(topic)
-
-    def _create_topics(self) -> None:
         settings: dict[str, dict[str, str]] = {
             COMPACTED: COMPACTED_SETTINGS,
             UNCOMPACTED: {},
@@ -87,9 +72,16 @@ class Sampler:
             **{topic: {"compression.type": codec} for topic, codec in BY_BROKER.items()},
             APPEND_TIMED: {"message.timestamp.type": "LogAppendTime"},
         }
-        for topic, its_settings in settings.items():
-            self._cluster.admin.create_topics({(topic, 0): (BROKER,)}, its_settings)
+        for topic, own in settings.items():
+            self._cluster.admin.create_topics({(topic, 0): (BROKER,)}, own)
         self._cluster.wait(lambda: len(self._cluster.admin.partitions(list(settings))) == len(settings), "the topics")
+        for topic in (*BY_CLIENT, *BY_BROKER):
+            self._write_records(topic, BY_CLIENT.get(topic, "none"))
+        self._write_transactions()
+        self._cluster.wait(self._is_cleaned, "the cleaner to leave every kind of batch")
+        self._runtime.kill(BROKER)
+        for topic in settings:
+            self._copy(topic)
 
     def _producer(self, **settings: str) -> Producer:
         config = {"bootstrap.servers": str(self._runtime.address(BROKER)), "linger.ms": 50}
@@ -133,11 +125,7 @@ class Sampler:
         """Roll the segment by one more record, and look at what there is by now."""
         self._plain.produce(COMPACTED, key="filler", value=b"f")
         self._plain.flush()
-        batches = [
-            batch
-            for path in self._copy(COMPACTED).glob("*.log")
-            for batch in iter_batches(path.read_bytes(), source=str(path))
-        ]
+        batches = [batch for path in self._copy(COMPACTED).glob("*.log") for batch in batches_of(path)]
         horizons = {batch.is_control for batch in batches if batch.delete_horizon_ms is not None}
         empty = {batch.is_control for batch in batches if batch.is_empty}
         gaps = any(0 < b.record_count <= b.last_offset - b.base_offset for b in batches)
@@ -158,23 +146,19 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[Dump]:
     files = [path for path in sorted(folder.glob("*/*")) if path.suffix in wanted and path.stat().st_size]
     classpath = jars_for(find_target("kafka-3.9")).classpath
     arguments = ["--files", ",".join(map(str, files)), "--print-data-log", "--deep-iteration"]
-    done = subprocess.run(
-        [find_java().path, "-XX:TieredStopAtLevel=1", "-cp", classpath, "kafka.tools.DumpLogSegments", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=True,
-    )
-    return list(parse_dump(done.stdout, files))
-
-
-def parse_dump(output: str, files: list[Path]) -> Iterator[Dump]:
-    """Give the tool's output, file by file."""
-    sections = re.split(r"^Dumping (.*)\n", output, flags=re.MULTILINE)[1:]
-    assert sections[::2] == [str(path) for path in files]
+    tool = (find_java().path, "-XX:TieredStopAtLevel=1", "-cp", classpath, "kafka.tools.DumpLogSegments")
+    done = completed(*tool, *arguments, timeout_s=BOUND_S)
+    sections = re.split(r"^Dumping (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
+    assert sections[::2] == [str(path) for path in files], done.stderr
+    dumps = []
     for path, text in zip(files, sections[1::2], strict=True):
         lines = [line for line in text.splitlines() if line and not line.startswith("Log starting offset: ")]
-        yield Dump(path, [dict(re.findall(r"(\w+): (\S*)", line)) for line in lines])
+        dumps.append(Dump(path, [dict(re.findall(r"(\w+): (\S*)", line)) for line in lines]))
+    return dumps
+
+
+def batches_of(log: Path) -> list[Batch]:
+    return list(iter_batches(log.read_bytes(), source=str(log)))
 
 
 def of_kind(dumps: list[Dump], suffix: str) -> list[Dump]:
@@ -184,21 +168,16 @@ def of_kind(dumps: list[Dump], suffix: str) -> list[Dump]:
     return found
 
 
-# The parser's output, in the tool's words
-
-
 def words(**fields: object) -> Line:
     """Return fields as the JVM prints them."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
 
 
 def optional(value: int | None) -> str:
-    """Return a number as ``OptionalLong`` prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def sequence(batch: Batch, offset: int) -> int:
-    """Return the sequence number of a record."""
     return -1 if batch.base_sequence < 0 else batch.base_sequence + offset - batch.base_offset
 
 
@@ -209,24 +188,13 @@ def time_of(batch: Batch, timestamp_ms: int) -> Line:
 
 def batch_line(batch: Batch) -> Line:
     return time_of(batch, batch.max_timestamp_ms) | words(
-        baseOffset=batch.base_offset,
-        lastOffset=batch.last_offset,
-        count=batch.record_count,
-        baseSequence=batch.base_sequence,
-        lastSequence=sequence(batch, batch.last_offset),
-        producerId=batch.producer_id,
-        producerEpoch=batch.producer_epoch,
-        partitionLeaderEpoch=batch.leader_epoch,
-        isTransactional=batch.is_transactional,
-        isControl=batch.is_control,
-        deleteHorizonMs=optional(batch.delete_horizon_ms),
-        position=batch.position,
-        size=batch.size_bytes,
-        magic=2,
-        compresscodec=batch.codec,
-        crc=batch.crc,
-        isvalid=True,
-    )
+        baseOffset=batch.base_offset, lastOffset=batch.last_offset, count=batch.record_count,
+        baseSequence=batch.base_sequence, lastSequence=sequence(batch, batch.last_offset),
+        producerId=batch.producer_id, producerEpoch=batch.producer_epoch, partitionLeaderEpoch=batch.leader_epoch,
+        isTransactional=batch.is_transactional, isControl=batch.is_control,
+        deleteHorizonMs=optional(batch.delete_horizon_ms), position=batch.position, size=batch.size_bytes,
+        magic=2, compresscodec=batch.codec, crc=batch.crc, isvalid=True,
+    )  # fmt: skip
 
 
 def record_line(batch: Batch, record: Record, source: str) -> Line:
@@ -245,16 +213,6 @@ def record_line(batch: Batch, record: Record, source: str) -> Line:
     if record.value is not None:
         line["payload"] = record.value.decode()
     return line
-
-
-def log_lines(path: Path) -> Iterator[Line]:
-    for batch in iter_batches(path.read_bytes(), source=str(path)):
-        yield batch_line(batch)
-        for record in iter_records(batch, source=str(path)):
-            yield record_line(batch, record, str(path))
-
-
-# The tests
 
 
 def test_the_sample_holds_every_kind(dumps: list[Dump]) -> None:
@@ -279,23 +237,27 @@ def test_the_sample_holds_every_kind(dumps: list[Dump]) -> None:
 
 def test_batches_and_records_are_what_kafka_reads(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".log"):
-        assert list(log_lines(dump.path)) == dump.lines, dump.path
+        lines = []
+        for batch in batches_of(dump.path):
+            lines += [batch_line(batch)]
+            lines += [record_line(batch, record, "log") for record in iter_records(batch, source="log")]
+        assert lines == dump.lines, dump.path
 
 
 def test_the_compiled_reader_reads_the_same(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".log"):
-        batches = list(iter_batches(dump.path.read_bytes(), source=str(dump.path)))
+        batches = batches_of(dump.path)
         records = [
             (record.offset, record.timestamp_ms, record.key, record.value, list(record.headers))
             for batch in batches
             if not batch.is_control
             for record in iter_records(batch, source=str(dump.path))
         ]
-        actual = [marker(batch, source=str(dump.path)) for batch in batches]
+        markers = [marker(batch, source=str(dump.path)) for batch in batches]
         assert arrow_rows(dump.path, "records", "offset", "timestamp_ms", "key", "value", "headers") == records
         assert arrow_rows(dump.path, "batches", "position", "crc", "delete_horizon_ms", "marker") == [
             (batch.position, batch.crc, batch.delete_horizon_ms, its.type if its else None)
-            for batch, its in zip(batches, actual, strict=True)
+            for batch, its in zip(batches, markers, strict=True)
         ]
 
 
@@ -310,43 +272,33 @@ def arrow_rows(path: Path, table: Table, *columns: str) -> list[tuple[object, ..
 
 def test_transaction_indexes_are_what_kafka_reads(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".txnindex"):
-        entries = list(iter_txnindex(dump.path.read_bytes(), source=str(dump.path)))
         assert [
             words(
-                version=0,
-                producerId=entry.producer_id,
-                firstOffset=entry.first_offset,
-                lastOffset=entry.last_offset,
+                version=0, producerId=entry.producer_id, firstOffset=entry.first_offset, lastOffset=entry.last_offset,
                 lastStableOffset=entry.last_stable_offset,
             )
-            for entry in entries
-        ] == dump.lines
+            for entry in iter_txnindex(dump.path.read_bytes(), source=str(dump.path))
+        ] == dump.lines  # fmt: skip
 
 
 def test_producer_snapshots_are_what_kafka_reads(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".snapshot"):
-        entries = read_producer_snapshot(dump.path.read_bytes(), source=str(dump.path))
         assert [
             words(
-                producerId=entry.producer_id,
-                producerEpoch=entry.producer_epoch,
-                coordinatorEpoch=entry.coordinator_epoch,
-                currentTxnFirstOffset=optional(entry.current_txn_first_offset),
-                lastTimestamp=entry.timestamp_ms,
-                firstSequence=max(-1, entry.last_sequence - entry.offset_delta),
-                lastSequence=entry.last_sequence,
-                lastOffset=entry.last_offset,
-                offsetDelta=entry.offset_delta,
-                timestamp=entry.timestamp_ms,
+                producerId=entry.producer_id, producerEpoch=entry.producer_epoch,
+                coordinatorEpoch=entry.coordinator_epoch, timestamp=entry.timestamp_ms,
+                currentTxnFirstOffset=optional(entry.current_txn_first_offset), lastTimestamp=entry.timestamp_ms,
+                firstSequence=max(-1, entry.last_sequence - entry.offset_delta), lastSequence=entry.last_sequence,
+                lastOffset=entry.last_offset, offsetDelta=entry.offset_delta,
             )
-            for entry in entries
-        ] == dump.lines
+            for entry in read_producer_snapshot(dump.path.read_bytes(), source=str(dump.path))
+        ] == dump.lines  # fmt: skip
 
 
 def test_header_values_are_what_was_written(dumps: list[Dump]) -> None:
     """The tool prints names of headers only."""
     for dump in of_kind(dumps, ".log"):
         if dump.path.parent.name.removesuffix("-0") in BY_CLIENT | BY_BROKER:
-            first = next(iter_batches(dump.path.read_bytes(), source=str(dump.path)))
+            first = batches_of(dump.path)[0]
             record = next(iter_records(first, source=str(dump.path)))
             assert list(record.headers) == HEADERS, dump.path

@@ -7,11 +7,10 @@ until a signal gets one after a while. A block whose first line names a TOML or 
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,7 @@ import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 from kept import kept_cluster
 from markdown_it import MarkdownIt
-from sandbox import DATA, Sandbox, copy_live_disk
+from sandbox import DATA, Sandbox, completed, copy_live_disk
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.targets import find_target
@@ -88,25 +87,9 @@ def play(session: Sequence[Command], folder: Path) -> list[Done]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "TMPDIR": str(folder / "tmp"), "PYTHONSAFEPATH": "1"}
     (folder / "tmp").mkdir()
-    done = subprocess.run(
-        ["bash"],
-        input=script,
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        timeout=PAGE_S,
-        check=False,
-    )
+    done = completed("bash", timeout_s=PAGE_S, input=script, cwd=folder, env=environment)
     parts = re.split(rf"\n{MARK} (\d+)\n", done.stdout)
     return [Done(one, int(code), output) for one, output, code in zip(session, parts[::2], parts[1::2], strict=False)]
-
-
-def write_files(page: Path, folder: Path, stand_ins: Mapping[str, str]) -> None:
-    """Write the files that a page shows."""
-    for token in MarkdownIt().parse(page.read_text()):
-        if token.type == "fence" and (name := re.match(r"# (\S+\.(?:toml|properties))\n", token.content)):
-            (folder / name[1]).write_text(replaced(token.content, stand_ins))
 
 
 def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
@@ -139,9 +122,11 @@ def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tm
         **(request.getfixturevalue(of_cluster) if needs_cluster else {}),
         **({LIBS: str(request.getfixturevalue("libs"))} if LIBS in shown else {}),
     }
-    write_files(page, tmp_path, stand_ins)
+    for token in MarkdownIt().parse(page.read_text()):
+        if token.type == "fence" and (name := re.match(r"# (\S+\.(?:toml|properties))\n", token.content)):
+            (tmp_path / name[1]).write_text(replaced(token.content, stand_ins))
     session = [
-        Command(one.page, one.line, replaced(one.text, stand_ins), replaced(one.output, stand_ins), "")
+        replace(one, text=replaced(one.text, stand_ins), output=replaced(one.output, stand_ins))
         for one in SESSIONS[page]
     ]
     done = play(session, tmp_path)

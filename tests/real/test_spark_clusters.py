@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import psutil
 import pytest
 from expected import STUCK_LSO
 from generate import generate
-from kept import kept_cluster
+from kept import Kept, kept_clusters
 from sandbox import Going, Sandbox, command_line, make_spark_home, wait_until
 
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
@@ -37,7 +37,6 @@ class Diverged:
         return self.sandbox.start("audit", *source, "--topic", "*", *cluster, "--format", "json", *more)
 
     def executors(self) -> list[psutil.Process]:
-        """Return the executors that are up."""
         return [one for one in self.sandbox.processes() if EXECUTOR in command_line(one)]
 
 
@@ -74,22 +73,19 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
     diverged.sandbox.wait_until_nothing_is_left()
 
 
-@pytest.fixture(scope="module")
-def kept(make_sandbox: Callable[[str], Sandbox]) -> Iterator[str]:
-    with kept_cluster(make_sandbox("kept"), "kafka-4.4", "stuck-lso") as cluster:
-        yield cluster.bootstrap
+kept = kept_clusters("stuck-lso", "kafka-4.4")
 
 
-def test_executors_read_brokers(diverged: Diverged, kept: str) -> None:
-    ran = diverged.audit(servers=kept).end(EXIT_ANOMALY)
+def test_executors_read_brokers(diverged: Diverged, kept: Kept) -> None:
+    ran = diverged.audit(servers=kept.bootstrap).end(EXIT_ANOMALY)
     # A record of the filler may come before the transaction.
     actual = [(row["anomaly"], row["broker"], row["topic"]) for row in ran.verdict["findings"]]
     assert actual == [("stuck-lso", 2, "stuck-lso")]
     diverged.sandbox.wait_until_nothing_is_left()
 
 
-def test_a_lost_executor_ends_the_audit_of_a_live_cluster(diverged: Diverged, kept: str) -> None:
-    going = diverged.audit(servers=kept)
+def test_a_lost_executor_ends_the_audit_of_a_live_cluster(diverged: Diverged, kept: Kept) -> None:
+    going = diverged.audit(servers=kept.bootstrap)
     going.wait_for_stage("check 5 replicas")
     diverged.executors()[0].kill()
     ran = going.end(EXIT_FAILED)

@@ -10,7 +10,7 @@ import late_image
 import pytest
 from click.testing import CliRunner
 from kafka_home import UPSTREAM, make_kafka_home
-from sandbox import Sandbox
+from sandbox import Sandbox, completed
 
 from harness.errors import EXIT_CLEAN
 
@@ -24,9 +24,7 @@ KEPT = "the others kept it while the replica was absent, and every replica remov
 def patched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Give what the build prints, and its folder of classes."""
     output = tmp_path_factory.mktemp("patched")
-    done = subprocess.run(
-        [sys.executable, UPSTREAM / "patch" / "build.py", output], check=False, capture_output=True, text=True
-    )
+    done = completed(sys.executable, UPSTREAM / "patch" / "build.py", output)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout, output / "classes"
 
@@ -35,9 +33,7 @@ def test_the_reproduction_shows_every_consequence(tmp_path: Path) -> None:
     home = make_kafka_home(tmp_path / "kafka")
     (tmp_path / "work").mkdir()
     environment = {**os.environ, "KAFKA_HOME": str(home), "TMPDIR": str(tmp_path / "work")}
-    done = subprocess.run(
-        [UPSTREAM / "reproduction" / "reproduce.sh"], check=False, capture_output=True, text=True, env=environment
-    )
+    done = completed(UPSTREAM / "reproduction" / "reproduce.sh", env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     rows = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()[-3:]]
     assert [row[1:] for row in rows] == [
@@ -65,10 +61,7 @@ def run_ducktape(home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     }
     runner = [sys.executable, "-m", "uv", "tool", "run", "--python", sys.executable, "--from", DUCKTAPE, "ducktape"]
     chosen = ["--cluster", "local_cluster.LocalCluster", "--results-root", str(folder / "results")]
-    return subprocess.run(
-        [*runner, tests / "compaction_replicas_test.py", *chosen],
-        check=False, capture_output=True, text=True, env=environment, cwd=folder,
-    )  # fmt: skip
+    return completed(*runner, tests / "compaction_replicas_test.py", *chosen, env=environment, cwd=folder)
 
 
 def test_ducktape_fails_on_a_release(tmp_path: Path) -> None:

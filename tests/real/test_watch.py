@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 from documentation import ROOT
-from kept import kept_cluster
+from kept import Kept, kept_clusters
 from prometheus_client.parser import text_string_to_metric_families
 from sandbox import Going, Sandbox, command_line, wait_until
 
@@ -21,7 +21,6 @@ from harness.audit.watch.status import PREFIX
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.host.leftovers import SPARK_MARKER
 
-ANOMALIES = "stuck-lso,tombstone-divergence"
 BOUND_S = 300
 END_S = 20
 EVERY_S = 3
@@ -29,15 +28,10 @@ EVERY_S = 3
 Place = tuple[str, int]
 
 
-@pytest.fixture(scope="module")
-def kept(make_sandbox: Callable[[str], Sandbox]) -> Iterator[str]:
-    with kept_cluster(make_sandbox("kept"), "kafka-4.4", ANOMALIES) as cluster:
-        yield cluster.bootstrap
+kept = kept_clusters("stuck-lso,tombstone-divergence", "kafka-4.4")
 
 
 class Watching:
-    """A watch that is running."""
-
     def __init__(self, sandbox: Sandbox, servers: str, *more: str) -> None:
         self.command = (
             "watch", "--bootstrap-server", servers, "--topic", "*", "--state", str(sandbox.root / "state"),
@@ -95,24 +89,27 @@ def wait_until_value(value: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture
-def start(kept: str, sandbox: Sandbox) -> Iterator[Callable[..., Watching]]:
+def start(kept: Kept, sandbox: Sandbox) -> Iterator[Callable[..., Watching]]:
     started: list[Watching] = []
 
     def one(*more: str) -> Watching:
-        started.append(Watching(sandbox, kept, *more))
+        started.append(Watching(sandbox, kept.bootstrap, *more))
         return started[-1]
 
     yield one
     for watching in started:
         if watching.going.process.poll() is None:
-            watching.going.process.kill()
-            watching.going.process.wait()
+            watching.going.kill()
+
+
+def verdicts_of(rows: dict[Place, dict[str, Any]]) -> dict[Place, str]:
+    return {place: row["verdict"] for place, row in rows.items()}
 
 
 def test_a_watch_finds_divergence_and_survives_kills(sandbox: Sandbox, start: Callable[..., Watching]) -> None:
     watching = start()
     rows = watching.wait_for_comparisons({})
-    verdicts = {topic: row["verdict"] for (topic, _), row in rows.items()}
+    verdicts = {topic: verdict for (topic, _), verdict in verdicts_of(rows).items()}
     assert {"stuck-lso": "anomaly", "tombstone-divergence": "anomaly", "control": "clean"}.items() <= verdicts.items()
     (stuck,) = rows["stuck-lso", 0]["findings"]
     assert (stuck["anomaly"], stuck["broker"], stuck["effect"]) == ("stuck-lso", 2, "visible")
@@ -126,12 +123,8 @@ def test_a_watch_finds_divergence_and_survives_kills(sandbox: Sandbox, start: Ca
     assert {name: metrics.get(name) for name in expected} == expected
     assert 0 < metrics["oldest_comparison_seconds",] < BOUND_S
     rules: Any = yaml.safe_load((ROOT / "compose/guard/alerts.yaml").read_text())
-    named = {
-        name
-        for group in rules["groups"]
-        for rule in group["rules"]
-        for name in re.findall(rf"{PREFIX}(\w+)", rule["expr"])
-    }
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    named = {name for text in expressions for name in re.findall(rf"{PREFIX}(\w+)", text)}
     assert len(named) > 3
     assert named <= {name for name, *_ in metrics}
     code, page = watching.get("/")
@@ -143,13 +136,11 @@ def test_a_watch_finds_divergence_and_survives_kills(sandbox: Sandbox, start: Ca
     watching.going.process.send_signal(signal.SIGKILL)
     watching.going.end()
     sandbox.wait_until_nothing_is_left()
-    stored = rows
     watching = start("--rate-limit-mb", "0.01")
-    rows = watching.partitions()
-    assert {place: row["verdict"] for place, row in rows.items()} == {p: r["verdict"] for p, r in stored.items()}
+    assert verdicts_of(watching.partitions()) == verdicts_of(rows)
     assert watching.get("/health")[0] == 200
-    again = watching.wait_for_comparisons(stored)
-    assert {place: row["verdict"] for place, row in again.items()} == {p: r["verdict"] for p, r in stored.items()}
+    again = watching.wait_for_comparisons(rows)
+    assert verdicts_of(again) == verdicts_of(rows)
 
     spark = [p for p in sandbox.processes() if SPARK_MARKER in command_line(p)]
     assert len(spark) == 1
@@ -163,11 +154,11 @@ def test_a_watch_finds_divergence_and_survives_kills(sandbox: Sandbox, start: Ca
 
 
 def test_an_outage_of_all_brokers_is_reported_and_survived(
-    sandbox: Sandbox, kept: str, start: Callable[..., Watching]
+    sandbox: Sandbox, kept: Kept, start: Callable[..., Watching]
 ) -> None:
     watching = start()
     compared = watching.wait_for_comparisons({})
-    ports = {int(server.rpartition(":")[2]) for server in kept.split(",")}
+    ports = {int(server.rpartition(":")[2]) for server in kept.addresses.values()}
     brokers = [p for p in psutil.process_iter() if ports & listening(p)]
     for broker in brokers:
         broker.suspend()

