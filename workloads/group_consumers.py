@@ -103,7 +103,7 @@ class GroupReader:
         return {name: self._consume(coordinators, name, self._patience(name, needed_s)) for name in protocols}
 
     def _patience(self, name: str, needed_s: Mapping[str, float]) -> float:
-        return round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
+        return round(min(max(LEAST_S, PATIENCE * needed_s.get(name, self.timeout_s)), self.timeout_s), 1)
 
     def _consume(self, coordinators: Mapping[Group, int], protocol: str, within_s: float) -> float:
         """Consume until every partition has delivered a record, or the time is over; return the seconds."""
