@@ -81,15 +81,9 @@ def diverge(seed: int, payload: str, weather: Weather) -> Diverged:
     _Outage(traffic, controller, random, payload, wrong, weather, joins=joins).live()
     if joins:
         traffic.traits.add("joined")
-    return Diverged(
-        name,
-        payload,
-        weather,
-        traffic.partition,
-        {broker: _copy(random, traffic.partition, broker) for broker in brokers},
-        tuple(controller.log),
-        frozenset(traffic.traits),
-    )
+    copies = {broker: _copy(random, traffic.partition, broker) for broker in brokers}
+    log, traits = tuple(controller.log), frozenset(traffic.traits)
+    return Diverged(name, payload, weather, traffic.partition, copies, log, traits)
 
 
 def _cluster(

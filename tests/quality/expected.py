@@ -27,10 +27,10 @@ class Expected:
     broker: int
     offset: int
     key: bytes | None
-    effect: str | None
-    evidence: str
-    decided: bool
-    required: bool
+    effect: str | None = VISIBLE
+    evidence: str = "none"
+    decided: bool = True
+    required: bool = False
     producer_id: int | None = None
     offsets: frozenset[int] = frozenset()
     keys: frozenset[bytes | None] = frozenset()

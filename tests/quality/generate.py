@@ -1,5 +1,6 @@
 """Cases from seeds: a kind and a number give the same folders and the same expectations, everywhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -42,7 +43,6 @@ class Case:
 def generate(seed: int, kind: str) -> Case:
     random = Random(f"{kind} {seed}")  # noqa: S311
     brokers = random.sample(range(1, 9), random.choices((2, 3, 4), (1, 6, 1))[0])
-    name = f"{kind}-{seed}"
     lives = [
         _live(random, kind, (f"{kind}.{seed}", number), brokers, random.randint(*_SMALL))
         for number in range(random.choice((1, 1, 1, 2, 3)) if kind == LEGAL else 1)
@@ -59,13 +59,12 @@ def generate(seed: int, kind: str) -> Case:
             traffic.partition, [copy.high_watermark for copy in checkpoints if copy.partition is traffic.partition]
         )
     ]
-    return Case(
-        name=name,
-        copies=copies,
-        bare=bare,
-        expected=tuple(wrong for wrong in violations if wrong.required),
-        tolerated=tuple(wrong for wrong in violations if not wrong.required),
-    )
+    return case_of(f"{kind}-{seed}", copies, violations, bare=bare)
+
+
+def case_of(name: str, copies: dict[int, tuple[Copy, ...]], wrongs: Sequence[Expected], *, bare: bool) -> Case:
+    required, tolerated = (tuple(wrong for wrong in wrongs if wrong.required is kind) for kind in (True, False))
+    return Case(name, copies, bare, required, tolerated)
 
 
 def _live(random: Random, kind: str, place: tuple[str, int], brokers: list[int], records: int) -> Traffic:
@@ -104,12 +103,8 @@ def _stop_one(traffic: Traffic, random: Random) -> None:
     """Stop a broker for good, at times as a leader that takes an unreplicated tail with it."""
     partition = traffic.partition
     away = set(partition.away)
-    if random.random() < 0.3:
-        traffic.lose_tail()
-    else:
-        traffic.leave()
-    if partition.away - away:
-        traffic.held |= partition.away - away
+    (traffic.lose_tail if random.random() < 0.3 else traffic.leave)()
+    traffic.held |= partition.away - away
 
 
 def _go_wrong(traffic: Traffic, random: Random, kind: str, records: int) -> None:
@@ -154,12 +149,8 @@ def _copy(random: Random, traffic: Traffic, broker: int) -> Copy:
     torn = following if replica.diverged_from is None and random.random() < 0.4 else None
     leftovers = {suffix for suffix in (".cleaned", ".swap", ".deleted") if random.random() < 0.1}
     return Copy(
-        partition,
-        replica,
-        high_watermark=max(replica.log_start, replica.high_watermark - lag),
-        torn=torn,
-        torn_share=random.random(),
+        partition, replica, high_watermark=max(replica.log_start, replica.high_watermark - lag),
+        torn=torn, torn_share=random.random(), leftovers=frozenset(leftovers),
         zeros=random.choice((0, 64, 4096)) if torn is None and random.random() < 0.15 else 0,
-        leftovers=frozenset(leftovers),
         side_files=random.random() < 0.15,
-    )
+    )  # fmt: skip

@@ -77,19 +77,9 @@ def _wrongs(judged: Judged, here: View) -> Iterator[Expected]:
 
 def _named(judged: Judged, here: View, anomaly: str, offset: int, key: bytes | None) -> Expected:
     return Expected(
-        anomaly=anomaly,
-        topic=judged.partition.topic,
-        partition=judged.partition.number,
-        broker=here.replica.broker,
-        offset=offset,
-        key=key,
-        effect=VISIBLE,
-        evidence="none",
-        decided=True,
-        required=False,
-        offsets=frozenset({offset}),
-        keys=frozenset({key}),
-    )
+        anomaly=anomaly, topic=judged.partition.topic, partition=judged.partition.number, broker=here.replica.broker,
+        offset=offset, key=key, offsets=frozenset({offset}), keys=frozenset({key}),
+    )  # fmt: skip
 
 
 def _first_required(wrongs: Iterable[Expected]) -> Iterator[Expected]:
@@ -105,26 +95,21 @@ def _stuck(judged: Judged, here: View, run: Run) -> Iterator[Expected]:
     txn = judged.txn_of(run.batches[0])
     if not is_below(txn.marker_offset, here.log_end):
         return
-    keys = {record.key for batch in run.batches for record in batch.records}
     evidence = _stuck_evidence(judged, here, run)
     yield replace(
         _named(judged, here, STUCK_LSO, first, next((r.key for r in run.batches[0].records), None)),
         evidence=evidence,
         required=evidence != "none" and here.replica.log_start <= first < judged.bound,
         producer_id=run.producer_id,
-        keys=frozenset(keys | {None}),
+        keys=frozenset({None, *(record.key for batch in run.batches for record in batch.records)}),
     )
 
 
 def _stuck_evidence(judged: Judged, here: View, run: Run) -> str:
     first, producer_id = run.batches[0].base_offset, run.producer_id
     end = min(judged.bound, here.log_end)
-    later = [
-        batch
-        for seen in judged.views.values()
-        for batch in seen.control[producer_id]
-        if first < batch.base_offset < end
-    ]
+    control = [batch for view in judged.views.values() for batch in view.control[producer_id]]
+    later = [batch for batch in control if first < batch.base_offset < end]
     if any(batch.marker for batch in later):
         return "marker"
     if any(
@@ -161,7 +146,6 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> 
     records = [r for batch in batches for r in batch.records if r.offset >= here.replica.log_start]
     if not records:
         return
-    evidence = "none"
     deletes = [r.key for r in records if r.key is not None and r.value is None]
     # The broker that keeps records which R deletes may be named in R's place, also without evidence.
     keeping = {broker: at for key in deletes for broker, at in _keeping(judged, here, key).items()}
@@ -178,8 +162,8 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> 
             if r.key and r.value is None
             for broker, at in _alive_elsewhere(judged, here, r.key)
         }
-        if alive or any(judged.only_here(here, key, here.final[key][0]) for key in values):
-            evidence = "state"
+        is_shown = alive or any(judged.only_here(here, key, here.final[key][0]) for key in values)
+        evidence = "state" if is_shown else "none"
     first = records[0].offset
     yield replace(
         _named(judged, here, ABORTED_TO_COMMITTED, first, records[0].key),
@@ -252,16 +236,10 @@ def _hidden_txn(judged: Judged, here: View, txn: Txn, offsets: set[int], *, is_s
 
 def _comes_back(judged: Judged, here: View, written: Written) -> bool:
     """Tell whether a tombstone is its key's last word and R has an older value for that."""
-    if written.key is None or not written.tombstone or written.key not in here.final:
+    if written.key is None or not written.tombstone or judged.last_committed(written.key) is not written:
         return False
-    offset, is_tombstone = here.final[written.key]
-    last = judged.last_committed(written.key)
-    return (
-        last is written
-        and judged.is_settled(written.key, here.log_end)
-        and not is_tombstone
-        and offset < written.offset
-    )
+    offset, is_tombstone = here.final.get(written.key, (-1, True))
+    return not is_tombstone and offset < written.offset and judged.is_settled(written.key, here.log_end)
 
 
 def _undone(judged: Judged, here: View) -> Iterator[Expected]:
@@ -276,9 +254,8 @@ def _undone(judged: Judged, here: View) -> Iterator[Expected]:
         if txn.outcome == COMMIT and txn.number not in held:
             spanning = {e.first_offset for e in here.aborted if spans(e, txn)}
             if spanning or txn.number in lost:
-                yield _hidden_txn(
-                    judged, here, txn, spanning or {txn.first_offset}, is_shown=bool(spanning), held=set()
-                )
+                offsets = spanning or {txn.first_offset}
+                yield _hidden_txn(judged, here, txn, offsets, is_shown=bool(spanning), held=set())
 
 
 def _undead(judged: Judged, here: View) -> Iterator[Expected]:
@@ -287,9 +264,8 @@ def _undead(judged: Judged, here: View) -> Iterator[Expected]:
         last = judged.last_committed(key)
         if not last or not last.tombstone or is_tombstone or offset >= last.offset:
             continue
-        if not judged.is_settled(key, here.log_end):
-            continue
-        if last.offset in here.replica.received or not judged.is_committed(judged.partition.written[offset]):
+        is_known = last.offset in here.replica.received or not judged.is_committed(judged.partition.written[offset])
+        if is_known or not judged.is_settled(key, here.log_end):
             continue
         shown = (
             last.offset < judged.bound

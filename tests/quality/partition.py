@@ -139,23 +139,14 @@ class Partition:
 
     def batch(self, base: int, records: Sequence[Pair], client: Client | None, txn: int | None) -> ModelBatch:
         """Return the batch that ``write`` would append, without doing so."""
+        writer = client or Client(-1, transactional=False, epoch=-1, sequence=-1)
         return ModelBatch(
-            base_offset=base,
-            last_offset=base + len(records) - 1,
-            records=tuple(
-                Record(base + index, self.now_ms, key, value, self._headers())
-                for index, (key, value) in enumerate(records)
-            ),
-            max_timestamp_ms=self.now_ms,
-            leader_epoch=self.replication.leader_epoch,
-            producer_id=client.producer_id if client else -1,
-            producer_epoch=client.epoch if client else -1,
-            base_sequence=client.sequence if client else -1,
-            transactional=client is not None and client.transactional,
-            codec=self.random.choice(self.settings.codecs),
-            append_time=self.settings.append_time,
-            txn=txn,
-        )
+            base_offset=base, last_offset=base + len(records) - 1, max_timestamp_ms=self.now_ms,
+            records=tuple(Record(base + at, self.now_ms, *pair, self._headers()) for at, pair in enumerate(records)),
+            leader_epoch=self.replication.leader_epoch, producer_id=writer.producer_id, producer_epoch=writer.epoch,
+            base_sequence=writer.sequence, transactional=writer.transactional,
+            codec=self.random.choice(self.settings.codecs), append_time=self.settings.append_time, txn=txn,
+        )  # fmt: skip
 
     def _headers(self) -> tuple[tuple[str, bytes | None], ...]:
         if self.random.random() >= self.settings.header_share:
@@ -183,18 +174,10 @@ class Partition:
         base = self.leader.log_end
         record = marker_record(base, self.now_ms, outcome, self.coordinator_epoch)
         return ModelBatch(
-            base_offset=base,
-            last_offset=base,
-            records=(record,),
-            max_timestamp_ms=self.now_ms,
-            leader_epoch=self.replication.leader_epoch,
-            producer_id=client.producer_id,
-            producer_epoch=client.epoch,
-            transactional=True,
-            control=True,
-            append_time=self.settings.append_time,
-            txn=txn,
-        )
+            base_offset=base, last_offset=base, records=(record,), max_timestamp_ms=self.now_ms,
+            leader_epoch=self.replication.leader_epoch, producer_id=client.producer_id, producer_epoch=client.epoch,
+            transactional=True, control=True, append_time=self.settings.append_time, txn=txn,
+        )  # fmt: skip
 
     def end_elsewhere(self, client: Client) -> None:
         """End a transaction that registered this partition and wrote no record to it: a marker without data."""
@@ -259,11 +242,9 @@ def new_partition(
     place: tuple[str, int], settings: Settings, random: Random, brokers: Sequence[int], away: Collection[int] = ()
 ) -> Partition:
     """Return an empty partition, led by the first broker. ``place``: topic and number."""
+    replicas = {broker: Replica(broker) for broker in brokers}
     replication = Replication(
-        {broker: Replica(broker) for broker in brokers},
-        brokers[0],
-        rolls=lambda *_: random.random() < settings.roll_share,
-        away=set(away),
+        replicas, brokers[0], rolls=lambda *_: random.random() < settings.roll_share, away=set(away)
     )
     caught_up_ms = dict.fromkeys(brokers, EPOCH_MS)
     return Partition(*place, settings, random, replication, now_ms=EPOCH_MS, caught_up_ms=caught_up_ms)

@@ -7,6 +7,7 @@ that are run side by side share one outage.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -96,17 +97,10 @@ def aborted_delete(stage: Stage) -> Plot:
     _transaction(stage, client, "good", b"good", COMMIT)
 
 
-def committed_to_aborted(stage: Stage) -> Plot:
+def committed_to_aborted(stage: Stage, *, delete: bool = False) -> Plot:
     """A committed delete or value, its COMMIT, which goes, then an aborted transaction of the same producer."""
     client = stage.partition.client(transactional=True)
-    yield from _committed_then_gone(stage, client, delete=stage.random.random() < 0.7)
-    _transaction(stage, client, "garbage", b"garbage", ABORT)
-
-
-def committed_delete(stage: Stage) -> Plot:
-    """Committed-to-aborted with a delete alone."""
-    client = stage.partition.client(transactional=True)
-    yield from _committed_then_gone(stage, client, delete=True)
+    yield from _committed_then_gone(stage, client, delete=delete or stage.random.random() < 0.7)
     _transaction(stage, client, "garbage", b"garbage", ABORT)
 
 
@@ -171,14 +165,10 @@ def _aborted_then_gone(stage: Stage, client: Client, records: Sequence[tuple[byt
 
 
 PLOTS: Final[dict[str, Callable[[Stage], Plot]]] = {
-    TOMBSTONE_DIVERGENCE: tombstone_divergence,
-    ABORTED_TO_COMMITTED: aborted_to_committed,
-    COMMITTED_TO_ABORTED: committed_to_aborted,
-    STUCK_LSO: stuck_lso,
-    ABORTED_DELETE: aborted_delete,
-    COMMITTED_DELETE: committed_delete,
-    SAME_OUTCOME: same_outcome,
-}
+    TOMBSTONE_DIVERGENCE: tombstone_divergence, ABORTED_TO_COMMITTED: aborted_to_committed,
+    COMMITTED_TO_ABORTED: committed_to_aborted, STUCK_LSO: stuck_lso, ABORTED_DELETE: aborted_delete,
+    COMMITTED_DELETE: partial(committed_to_aborted, delete=True), SAME_OUTCOME: same_outcome,
+}  # fmt: skip
 
 
 def plant(traffic: Traffic, names: list[str], wrong: set[int], *, joins: bool, others_clean: float) -> None:

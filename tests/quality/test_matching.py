@@ -1,49 +1,23 @@
 """The matching of findings: found, misnamed and false."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from expected import COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE, VISIBLE, Expected
-from generate import Case
+from generate import case_of
 from matching import Found, complaints
 
 pytestmark = pytest.mark.commit
 
+PLACE: dict[str, Any] = {"topic": "t", "partition": 0, "offset": 5, "key": b"k"}
 WRONG = Expected(
-    anomaly=TOMBSTONE_DIVERGENCE,
-    topic="t",
-    partition=0,
-    broker=2,
-    offset=5,
-    key=b"k",
-    effect=VISIBLE,
-    evidence="tombstone",
-    decided=True,
-    required=True,
-    offsets=frozenset({5, 9}),
-    keys=frozenset({b"k"}),
-)
-FOUND = Found(
-    anomaly=TOMBSTONE_DIVERGENCE,
-    candidates=frozenset(),
-    topic="t",
-    partition=0,
-    brokers=frozenset({2}),
-    offset=5,
-    key=b"k",
-    effect=VISIBLE,
-)
+    anomaly=TOMBSTONE_DIVERGENCE, broker=2, evidence="tombstone", required=True, offsets=frozenset({5, 9}),
+    keys=frozenset({b"k"}), **PLACE,
+)  # fmt: skip
+UNDECIDED, TOLERATED = replace(WRONG, decided=False), replace(WRONG, required=False)
+FOUND = Found(anomaly=TOMBSTONE_DIVERGENCE, candidates=frozenset(), brokers=frozenset({2}), effect=VISIBLE, **PLACE)
 UNSURE = replace(FOUND, candidates=frozenset({TOMBSTONE_DIVERGENCE, COMMITTED_TO_ABORTED}))
-
-
-def case(*wrongs: Expected) -> Case:
-    return Case(
-        name="case",
-        copies={},
-        bare=False,
-        expected=tuple(wrong for wrong in wrongs if wrong.required),
-        tolerated=tuple(wrong for wrong in wrongs if not wrong.required),
-    )
 
 
 MISSING, FALSE = "not found", "of nothing"
@@ -55,8 +29,8 @@ MISSING, FALSE = "not found", "of nothing"
         pytest.param([WRONG], [FOUND], [], id="as it is"),
         pytest.param([WRONG], [replace(FOUND, offset=9)], [], id="by its other offset"),
         pytest.param([WRONG], [replace(FOUND, key=None)], [], id="without a key"),
-        pytest.param([replace(WRONG, decided=False)], [UNSURE], [], id="by candidates"),
-        pytest.param([replace(WRONG, decided=False)], [FOUND], [], id="by a good guess"),
+        pytest.param([UNDECIDED], [UNSURE], [], id="by candidates"),
+        pytest.param([UNDECIDED], [FOUND], [], id="by a good guess"),
         pytest.param([replace(WRONG, effect=None)], [FOUND], [], id="of either effect"),
         pytest.param([WRONG], [replace(FOUND, brokers=frozenset({1, 2, 3}))], [], id="undecided"),
         pytest.param([WRONG], [replace(FOUND, anomaly=STUCK_LSO)], [MISSING, FALSE], id="another name"),
@@ -64,18 +38,13 @@ MISSING, FALSE = "not found", "of nothing"
         pytest.param([WRONG], [replace(FOUND, offset=6)], [MISSING, FALSE], id="offset"),
         pytest.param([WRONG], [replace(FOUND, key=b"l")], [MISSING, FALSE], id="key"),
         pytest.param([WRONG], [replace(FOUND, effect="latent")], [MISSING, FALSE], id="effect"),
-        pytest.param(
-            [replace(WRONG, decided=False)],
-            [replace(FOUND, anomaly=COMMITTED_TO_ABORTED)],
-            [MISSING, FALSE],
-            id="sure of the wrong name",
-        ),
+        pytest.param([UNDECIDED], [replace(FOUND, anomaly=COMMITTED_TO_ABORTED)], [MISSING, FALSE], id="a wrong name"),
         pytest.param([WRONG], [UNSURE], [MISSING], id="unsure of what is plain"),
-        pytest.param([replace(WRONG, required=False)], [], [], id="tolerated and not found"),
-        pytest.param([replace(WRONG, required=False)], [UNSURE], [], id="tolerated and found"),
+        pytest.param([TOLERATED], [], [], id="tolerated and not found"),
+        pytest.param([TOLERATED], [UNSURE], [], id="tolerated and found"),
         pytest.param([WRONG], [], [MISSING], id="missing"),
         pytest.param([], [FOUND], [FALSE], id="false"),
     ],
 )
 def test_complaints(wrongs: list[Expected], found: list[Found], errors: list[str]) -> None:
-    assert [line.split(":")[1].strip() for line in complaints(case(*wrongs), found)] == errors
+    assert [line.split(":")[1].strip() for line in complaints(case_of("case", {}, wrongs, bare=False), found)] == errors

@@ -66,19 +66,16 @@ def test_nothing_is_cleaned_from_the_segment_of_the_last_stable_offset_on(log: R
     assert log.cleaned_to == cleaned_to
 
 
-COMMITTED = (data(0, "k=1", txn=7), marker(1, COMMIT, 7))
+OPEN = data(0, "k=1", txn=7)
+COMMITTED = (OPEN, marker(1, COMMIT, 7))
+TWICE = (*COMMITTED, data(2, "l=1", txn=7), marker(3, COMMIT, 7), data(4, "l=2"))
 
 
 @pytest.mark.parametrize(
     ("batches", "remembered", "until_ms", "kept"),
     [
-        (COMMITTED, False, 1000, ["0-0 k=1", "1-1 commit"]),
-        (
-            (*COMMITTED, data(2, "l=1", txn=7), marker(3, COMMIT, 7), data(4, "l=2")),
-            False,
-            1000,
-            ["0-0 k=1", "1-1 commit", "4-4 l=2"],
-        ),
+        (COMMITTED, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit"]),
+        (TWICE, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit", "4-4 l=2"]),
         ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
         ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
         ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
@@ -106,14 +103,10 @@ def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: li
 @pytest.mark.parametrize(
     ("log", "aborted", "open_from"),
     [
-        (
-            (data(0, "k=1", txn=7), data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2)),
-            [AbortedTxn(7, 0, 2, 3)],
-            None,
-        ),
-        ((data(0, "k=1", txn=7), emptied(1, 7)), [], 0),
+        ((OPEN, data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2)), [AbortedTxn(7, 0, 2, 3)], None),
+        ((OPEN, emptied(1, 7)), [], 0),
         ((marker(0, ABORT, 7),), [], None),
-        ((data(0, "k=1", txn=7), data(1, "l=1", txn=8), marker(2, ABORT, 8)), [AbortedTxn(8, 1, 2, 0)], 0),
+        ((OPEN, data(1, "l=1", txn=8), marker(2, ABORT, 8)), [AbortedTxn(8, 1, 2, 0)], 0),
     ],
     ids=["a marker of any epoch", "an emptied marker", "a marker without data", "another transaction is open"],
 )
@@ -127,13 +120,13 @@ def test_a_marker_ends_a_transaction(
 
 
 def test_a_producer_with_an_open_transaction_never_expires() -> None:
-    log = replica(data(0, "k=1", txn=7), data(1, "l=1", idempotent=8), data(2, "m=1", idempotent=9, at_ms=500))
+    log = replica(OPEN, data(1, "l=1", idempotent=8), data(2, "m=1", idempotent=9, at_ms=500))
     log.expire(EXPIRATION_MS, EXPIRATION_MS)
     assert sorted(log.producers) == [7, 9]
 
 
 def test_truncation_takes_the_producers_back() -> None:
-    log = replica(data(0, "k=1", txn=7), data(1, "l=1"), marker(2, ABORT, 7), data(3, "m=1", txn=8))
+    log = replica(OPEN, data(1, "l=1"), marker(2, ABORT, 7), data(3, "m=1", txn=8))
     log.truncate(2)
     assert shown(log) == ["0-0 k=1", "1-1 l=1"]
     assert {producer_id: producer.current_txn_first_offset for producer_id, producer in log.producers.items()} == {7: 0}
@@ -143,7 +136,7 @@ def test_truncation_takes_the_producers_back() -> None:
 
 def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> None:
     log = Replica(1)
-    for batch in (data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1", txn=7), marker(3, ABORT, 7)):
+    for batch in (OPEN, marker(1, ABORT, 7), data(2, "l=1", txn=7), marker(3, ABORT, 7)):
         log.append(batch)
     log.truncate(3)
     assert log.segments[0].aborted == [AbortedTxn(7, 0, 1, 2)]
@@ -226,7 +219,7 @@ def test_a_follower_begins_at_the_batch_that_the_log_start_lies_in() -> None:
 
 
 def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
-    log = replica(data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1", idempotent=8), data(3, "l=2", txn=9))
+    log = replica(OPEN, marker(1, ABORT, 7), data(2, "l=1", idempotent=8), data(3, "l=2", txn=9))
     log.recover()
     assert [segment.aborted for segment in log.segments] == [[], [AbortedTxn(7, 0, 1, 2)], [], []]
     assert (sorted(log.producers), log.producers[9].current_txn_first_offset) == ([7, 8, 9], 3)
@@ -241,7 +234,7 @@ def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
 
 def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
     leader = Replica(1)
-    for batch in (data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "a=1"), data(3, "l=1", txn=8)):
+    for batch in (OPEN, marker(1, ABORT, 7), data(2, "a=1"), data(3, "l=1", txn=8)):
         leader.append(batch)
     leader.append(marker(4, ABORT, 8))
     replication = Replication({1: leader, 2: Replica(2)}, 1, rolls=lambda *_: False)
@@ -252,7 +245,7 @@ def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
 
 
 def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
-    log = replica(data(0, "k=1", txn=7))
+    log = replica(OPEN)
     log.reopen()
     assert log.producers[7].current_txn_first_offset == 0
     log.delete_before(1)
@@ -262,22 +255,21 @@ def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "epoch", "sequence", "is_next"),
+    ("batches", "answers"),
     [
-        ((), 0, 5, True),
-        ((emptied(0, 7),), 0, 5, True),
-        ((data(0, "k=1", "l=1", txn=7),), 0, 2, True),
-        ((data(0, "k=1", "l=1", txn=7),), 0, 3, False),
-        ((data(0, "k=1", txn=7),), 1, 0, True),
-        ((data(0, "k=1", txn=7),), 1, 1, False),
-        ((marker(0, ABORT, 7),), 0, 0, True),
-        ((marker(0, ABORT, 7),), 0, 1, False),
+        ((), {(0, 5): True}),
+        ((emptied(0, 7),), {(0, 5): True}),
+        ((data(0, "k=1", "l=1", txn=7),), {(0, 2): True, (0, 3): False}),
+        ((OPEN,), {(1, 0): True, (1, 1): False}),
+        ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
     ],
 )
 def test_what_a_leader_takes_for_a_producers_next_batch(
-    batches: tuple[ModelBatch, ...], epoch: int, sequence: int, *, is_next: bool
+    batches: tuple[ModelBatch, ...], answers: dict[tuple[int, int], bool]
 ) -> None:
-    assert replica(*batches).accepts(7, epoch, sequence) == is_next
+    """By epoch and sequence number."""
+    log = replica(*batches)
+    assert {number: log.accepts(7, *number) for number in answers} == answers
 
 
 def test_which_batch_stays_for_its_offset_depends_on_the_version() -> None:
@@ -295,7 +287,7 @@ def test_which_batch_stays_for_its_offset_depends_on_the_version() -> None:
 
 
 def test_an_open_transaction_from_before_the_log_start() -> None:
-    log = replica(data(0, "k=1", txn=7), data(1, "a=1", "b=1", "c=1"), data(4, "d=1"))
+    log = replica(OPEN, data(1, "a=1", "b=1", "c=1"), data(4, "d=1"))
     log.delete_before(2)
     assert log.last_stable_offset == 2
     log.stable_at_batch = True
@@ -305,10 +297,6 @@ def test_an_open_transaction_from_before_the_log_start() -> None:
 
 
 def test_rules_of_versions() -> None:
-    actual = {version: rules_of(version) for version in ("3.9.2", "4.3.1", "4.4.0", "5.0.0")}
-    assert {version: (one.last_of_pass_stays, one.stable_at_batch) for version, one in actual.items()} == {
-        "3.9.2": (True, False),
-        "4.3.1": (True, True),
-        "4.4.0": (False, True),
-        "5.0.0": (False, True),
-    }
+    expected = {"3.9.2": (True, False), "4.3.1": (True, True), "4.4.0": (False, True), "5.0.0": (False, True)}
+    rules = {version: rules_of(version) for version in expected}
+    assert {version: (of.last_of_pass_stays, of.stable_at_batch) for version, of in rules.items()} == expected

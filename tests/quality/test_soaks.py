@@ -32,10 +32,14 @@ from harness.spark.workspace_session import has_ended
 SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
 
 
-@pytest.fixture
-def one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+@pytest.fixture(autouse=True)
+def _one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """Have the soak judge in the session of all tests: there is one in a process."""
     monkeypatch.setattr(campaign, "session_of", lambda *_, **__: nullcontext(spark))
+
+
+def ends(*_: object, **__: object) -> None:
+    raise MemoryError
 
 
 def timeless(line: RoundLine) -> RoundLine:
@@ -51,7 +55,6 @@ def resume_soak(folder: Path) -> Soak:
     return resume(folder, SparkOptions(), FakeProgress(), lambda _: None)
 
 
-@pytest.mark.usefixtures("one_session")
 def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     lines: list[RoundLine] = []
     first = run_soak(tmp_path, lines.append)
@@ -77,10 +80,6 @@ def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by a soak whose process librdkafka ended in the second round, before the first one was judged."""
-
-    def ends(*_: object, **__: object) -> None:
-        raise MemoryError
-
     monkeypatch.setattr(campaign, "session_of", ends)
     with pytest.raises(MemoryError):
         run_soak(tmp_path)
@@ -89,15 +88,10 @@ def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
         resume_soak(folder)
 
 
-@pytest.mark.usefixtures("one_session")
 def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by a soak whose process librdkafka ended: rounds that waited for their verdicts were played again."""
-
-    def ends(_: JudgeQueue) -> None:
-        raise MemoryError
-
     with monkeypatch.context() as cut_off:
         cut_off.setattr(JudgeQueue, "finish", ends)
         with pytest.raises(MemoryError):
@@ -126,13 +120,11 @@ def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
 
 
 @pytest.mark.commit
-@pytest.mark.usefixtures("one_session")
 def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS - 1))
     assert [line.name for line in run_soak(tmp_path).rounds] == ["soak-1", "soak-2"]
 
 
-@pytest.mark.usefixtures("one_session")
 def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +137,6 @@ def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
     assert len(lines) == 1
 
 
-@pytest.mark.usefixtures("one_session")
 def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def only_the_first(folder: RunFolder, played: PlayedRound) -> Any:
         if folder.run_id == "soak-2":
@@ -155,11 +146,9 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
     monkeypatch.setattr("harness.soak.judge.judge_rounds.truth_of", only_the_first)
     first, second = run_soak(tmp_path).rounds
     assert "cannot be judged" not in first.reason
-    assert second.verdict == UNKNOWN
-    assert second.reason == "it cannot be judged: ValueError: a batch ends too soon"
+    assert (second.verdict, second.reason) == (UNKNOWN, "it cannot be judged: ValueError: a batch ends too soon")
 
 
-@pytest.mark.usefixtures("one_session")
 def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def disconnected(*_: object) -> Any:
         raise ConnectionError("answer from Java side is empty")
@@ -180,14 +169,11 @@ def test_a_jvm_that_ended_is_noticed(spark: SparkSession) -> None:
         assert has_ended(cast("SparkSession", gone))
 
 
-@pytest.mark.usefixtures("one_session")
 def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: Path) -> None:
     schedule = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)).schedule
     lines: list[RoundLine] = []
     result = run_soak(tmp_path / "results", lines.append, schedule=schedule)
-    assert [(line.seed, line.findings) for line in lines] == [
-        (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
-    ]  # fmt: skip
+    assert [(line.seed, line.findings) for line in lines] == [(seed, {"tombstone-divergence": 1}) for seed in (1, 2)]
     assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
     assert result.result().shown is None, "of a round that was not shrunk"
     known = {"tombstone-divergence": "known"}

@@ -108,9 +108,8 @@ class Traffic:
     def _end(self) -> None:
         if chosen := [client for client in self.clients if client.txn]:
             outcome = self.random.choice((COMMIT, COMMIT, ABORT))
-            self.partition.end(
-                self.random.choice(chosen), outcome, timed_out=outcome == ABORT and self.random.random() < 0.3
-            )
+            client = self.random.choice(chosen)
+            self.partition.end(client, outcome, timed_out=outcome == ABORT and self.random.random() < 0.3)
 
     def _skip_epochs(self) -> None:
         for client in self.clients:
@@ -175,19 +174,8 @@ class Traffic:
 
 
 SHARES: Final[Mapping[Callable[[Traffic], None], float]] = {
-    Traffic._write_plain: 25,
-    Traffic._write_in_transaction: 30,
-    Traffic._new_client: 8,
-    Traffic._end: 15,
-    Traffic._skip_epochs: 2,
-    Traffic._end_elsewhere: 1,
-    Traffic._some_time: 12,
-    Traffic._clean: 10,
-    Traffic.leave: 3,
-    Traffic._come_back: 6,
-    Traffic.elect: 2,
-    Traffic._move_coordinator: 1,
-    Traffic._delete_records: 1,
-    Traffic._retain: 1,
-    Traffic.lose_tail: 1,
-}
+    Traffic._write_plain: 25, Traffic._write_in_transaction: 30, Traffic._new_client: 8, Traffic._end: 15,
+    Traffic._skip_epochs: 2, Traffic._end_elsewhere: 1, Traffic._some_time: 12, Traffic._clean: 10, Traffic.leave: 3,
+    Traffic._come_back: 6, Traffic.elect: 2, Traffic._move_coordinator: 1, Traffic._delete_records: 1,
+    Traffic._retain: 1, Traffic.lose_tail: 1,
+}  # fmt: skip

@@ -119,12 +119,8 @@ def judge(partition: Partition, high_watermarks: Iterable[int]) -> Judged:
         if written.key is not None:
             by_key[written.key].append(written)
     shortest = min(replica.log_end for replica in partition.replicas.values())
-    return Judged(
-        partition=partition,
-        views={broker: view(replica) for broker, replica in partition.replicas.items()},
-        bound=min(max(high_watermarks, default=shortest), shortest),
-        by_key=by_key,
-    )
+    views = {broker: view(replica) for broker, replica in partition.replicas.items()}
+    return Judged(partition, views, min(max(high_watermarks, default=shortest), shortest), by_key)
 
 
 @dataclass(frozen=True, slots=True)
