@@ -1,11 +1,18 @@
-"""Rounds on simulated brokers: they end healed, are repeated exactly, and show the planted findings."""
+"""Rounds on simulated brokers: ends, repetition, planted findings, timed offsets, and the command `harness soak`."""
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from fakes.connections import StallingReader
+from fakes.progress import FakeProgress
+from findings import soak_json
 from soaked import (
     ABORTS,
     COMMITS,
@@ -26,16 +33,28 @@ from soaked import (
     put,
 )
 
-from harness.errors import HarnessError, UsageError
+from harness.cli.main import cli
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
+from harness.json_codec import from_json
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RoundLine
+from harness.kafka_api import TopicPartition
+from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
+from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.schedules.generators import fixed
 from harness.schedules.operations import AlterTopic, DeleteRecords, Inject, Operation, RecreateTopic
 from harness.schedules.schedule import Step
+from harness.soak.campaign import Soak, SoakOptions
+from harness.soak.causes import read_expected
 from harness.soak.causes.cause import RoundEvidence
+from harness.soak.draw.plan import Shape
 from harness.soak.evidence.client_log import ABORTED, client_log_of
+from harness.soak.evidence.offsets import PERIOD_S, sampled_offsets
 from harness.soak.judge.judge_rounds import replicas_of, truth_of
+from harness.soak.play.rig import find_setup
 from harness.soak.play.round import PlayedRound, read_played, read_round, write_round
+from harness.spark.options import SparkOptions
 
 
 def wrong_names(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
@@ -180,3 +199,145 @@ def test_topics_that_are_not_created_fail_their_round(tmp_path: Path, monkeypatc
     played = play_steps(tmp_path / "round", (1, put(P)))
     assert played.failure == "soak-1-0 was not created within 30 s"
     assert played.schedule.steps == ()
+
+
+A, B = ("t", 0), ("t", 1)
+
+
+class ScriptedReader(StallingReader):
+    """Answers each poll with the next of its answers, and notes the positions that it was asked from."""
+
+    def __init__(self, *answers: Mapping[TopicPartition, ReplicaEnds | str]) -> None:
+        super().__init__(stalls=0)
+        self.answers = list(answers)
+        self.asked: list[dict[TopicPartition, int]] = []
+
+    def ends(self, positions: Any) -> dict[TopicPartition, ReplicaEnds | str]:
+        self.asked.append(dict(positions))
+        return dict(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+
+
+def sampled(
+    folder: Path, reader: Callable[[int], ReplicaReader], polls: int, *, is_up: bool = True
+) -> list[dict[str, Any]]:
+    """Return the lines after so many polls of one broker."""
+    clock: Any = VirtualClock()
+    runtime = SimpleNamespace(brokers=(1,), is_up=lambda _: is_up)
+    cluster: Any = SimpleNamespace(brokers=(1,), runtime=runtime, clock=clock, control=SimpleNamespace(reader=reader))
+    path = folder / "offsets.jsonl"
+    with sampled_offsets(cluster, (A, B), path):
+        ends_s = clock.now_s() + PERIOD_S * (polls - 0.5)
+        clock.wait_until(lambda: clock.now_s() >= ends_s, 60, "the polls")
+    return read_lines(path)
+
+
+def test_only_replicas_that_changed_are_written_and_none_is_read_twice(tmp_path: Path) -> None:
+    reader = ScriptedReader(
+        {A: ReplicaEnds(5, 4, 3), B: ReplicaEnds(1, 1, 1)},
+        {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)},
+        {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)},
+    )
+    lines = sampled(tmp_path, reader.reader, 3)
+    assert {line["broker"] for line in lines} == {1}
+    assert [line["replicas"] for line in lines] == [{"t-0": [5, 4, 3], "t-1": [1, 1, 1]}, {"t-0": [9, 9, 3]}]
+    assert reader.asked[:3] == [{A: 0, B: 0}, {A: 5, B: 1}, {A: 9, B: 1}]
+
+
+def test_a_replica_that_was_truncated_is_read_from_its_start_again(tmp_path: Path) -> None:
+    reader = ScriptedReader(
+        {A: ReplicaEnds(5, 5, 5), B: ReplicaEnds(1, 1, 1)},
+        {A: "OffsetOutOfRangeError", B: ReplicaEnds(1, 1, 1)},
+        {A: ReplicaEnds(2, 2, 2), B: ReplicaEnds(1, 1, 1)},
+    )
+    assert [line["replicas"].get("t-0") for line in sampled(tmp_path, reader.reader, 3)] == [[5, 5, 5], [2, 2, 2]]
+    assert reader.asked[2][A] == 0
+
+
+def test_a_broker_that_does_not_answer_is_connected_to_again(tmp_path: Path) -> None:
+    stalling = StallingReader(stalls=2)
+    assert len(sampled(tmp_path, stalling.reader, 4)) == 1
+    assert (stalling.opened, stalling.closed >= 2) == (3, True)
+
+
+def test_a_broker_that_is_away_is_not_asked(tmp_path: Path) -> None:
+    reader = StallingReader(stalls=0)
+    assert sampled(tmp_path, reader.reader, 3, is_up=False) == []
+    assert reader.opened == 0
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([], EXIT_UNKNOWN),
+        ([CLEAN, CLEAN], EXIT_CLEAN),
+        ([CLEAN, UNKNOWN], EXIT_UNKNOWN),
+        ([ANOMALY, UNKNOWN, CLEAN], EXIT_ANOMALY),
+        ([CLEAN, AS_EXPECTED], EXIT_CLEAN),
+        ([AS_EXPECTED, UNKNOWN], EXIT_UNKNOWN),
+    ],
+)
+def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
+    options = SoakOptions("sim-kafka", 10.0, 1, tmp_path, SparkOptions())
+    rounds = [from_json(RoundLine, line) for line in soak_json(*({"verdict": name} for name in verdicts))["rounds"]]
+    result = Soak(RunFolder(tmp_path), options, find_setup("sim-kafka", Shape(), FakeProgress()), rounds)
+    assert EXIT_CODES[result.verdict] == code
+    assert result.result().verdict == result.verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --target"),
+        (["--target", "kafka-9.9"], "unknown target"),
+        (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
+        (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
+        (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
+        (["--target", "sim-kafka", "--expect", "{nowhere}"], "is not a file"),
+        (["--target", "sim-kafka", "--schedule", "{known}"], "is not JSON"),
+        (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
+        (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
+        (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
+        (["--resume", "{folder}"], "is not the folder of a soak"),
+        (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
+        (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    known, path = tmp_path / "known.toml", tmp_path / "round.json"
+    known.write_text('[[expect]]\nfindings = ["stuck-lso"]\nwhy = "known"\n')
+    write_round(path, play_steps(tmp_path / "played", (1, put(P))))
+    names = {"known": known, "nowhere": tmp_path / "nowhere", "round": path, "folder": tmp_path}
+    words = [word.format(**names) for word in arguments]
+    results = [] if "--resume" in words else ["--results", str(tmp_path / "results")]
+    done = CliRunner().invoke(cli, ["soak", *results, *words])
+    assert done.exit_code != 0
+    assert message in f"{done.output}{done.stderr}{done.exception}"
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("expect = 1", "must consist of [[expect]] entries"),
+        ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
+        ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
+        ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
+        ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "unknown finding"),
+        ("[[expect", "is not TOML"),
+    ],
+)
+def test_known_findings_are_read_and_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text('[[expect]]\nfindings = ["stuck-lso", "tombstone-divergence"]\nwhy = "its own timers"\n')
+    assert read_expected(path) == {"stuck-lso": "its own timers", "tombstone-divergence": "its own timers"}
+    path.write_text(text)
+    with pytest.raises(UsageError) as error:
+        read_expected(path)
+    assert message in str(error.value)
+
+
+def test_what_rounds_do_not_draw_is_known_before_anything_starts() -> None:
+    setup = find_setup("sim-kafka", Shape(), FakeProgress())
+    assert not setup.shape.is_real
+    assert {"one-way", "group offsets", "topic setting compression.type"} <= setup.left_out.keys()
+    assert not setup.left_out.keys() & setup.faults.keys()

@@ -1,4 +1,4 @@
-"""The table of targets, and the locks that pin each row."""
+"""The table of targets, the locks that pin each row, and the settings that each version's brokers take."""
 
 import re
 from dataclasses import replace
@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EXIT_USAGE, UsageError
+from harness.kafka_api.address import Address
+from harness.schedules.timers import FREEZE, TIMERS
 from harness.targets import TARGETS, WITH_JARS, Target, find_target
+from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties
 from harness.targets.lock import is_pinned, jar_name, lock_name, lock_text, read_lock, user_locks
+from harness.targets.settings import BROKER, TOPIC, list_for, note_on, raise_if_unfit
+from nemesis import SCRIPTS
 
 
 def test_known_targets_have_their_names_and_an_unknown_one_gets_the_nearest_and_all() -> None:
@@ -60,3 +65,100 @@ def test_the_first_use_of_a_version_writes_a_lock(tmp_path: Path, monkeypatch: p
     lock.write_text("spoilt")
     with pytest.raises(UsageError, match=r"kafka-4\.1\.1\.lock is not a list of jars"):
         read_lock(target)
+
+
+@pytest.mark.parametrize("name", [*WITH_JARS, "kafka-4.2.1"])
+def test_every_locked_version_has_a_list_with_all_settings_of_the_harness(name: str) -> None:
+    target = find_target(name)
+    settings_list = list_for(target)
+    assert settings_list is not None
+    assert settings_list.version == target.version
+    assert (note_on(target), read_lock(target) is not None) == (None, True)
+    for timers in TIMERS.values():
+        raise_if_unfit(target, {TOPIC: {**timers.topic, **FREEZE}, BROKER: {**SMALL_CLUSTER, **timers.broker}})
+    for nemesis in SCRIPTS.values():
+        raise_if_unfit(target, {BROKER: nemesis.broker_settings})
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "value", "why"),
+    [
+        (TOPIC, "nosuch.setting", "1", "Kafka 4.4.0 has no such setting of a topic"),
+        (TOPIC, "delete.retenton.ms", "1", "did you mean delete.retention.ms"),
+        (TOPIC, "log.cleaner.backoff.ms", "1", "is a setting of a broker: give broker.log.cleaner.backoff.ms"),
+        (BROKER, "file.delete.delay.ms", "1", "is a setting of a topic: give topic.file.delete.delay.ms"),
+        (TOPIC, "delete.retention.ms", "abc", "delete.retention.ms takes a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "9223372036854775808", "a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "", "a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "-1", "takes 0 or more"),
+        (TOPIC, "segment.bytes", "2147483648", "a whole number of 32 bits"),
+        (TOPIC, "segment.bytes", "9" * 5000, "a whole number of 32 bits"),
+        (TOPIC, "segment.ms", "0", "takes 1 or more"),
+        (TOPIC, "min.cleanable.dirty.ratio", "1.1", "takes 0 to 1"),
+        (TOPIC, "min.cleanable.dirty.ratio", "nan", "a finite number"),
+        (TOPIC, "cleanup.policy", "compact,delte", "takes some of compact, delete"),
+        (TOPIC, "message.timestamp.type", "createtime", "takes one of CreateTime, LogAppendTime"),
+        (TOPIC, "compression.gzip.level", "0", "takes 1 to 9 or -1"),
+        (TOPIC, "preallocate", "yes", "takes true or false"),
+        (BROKER, "log.cleaner.enable", "1", "takes true or false"),
+        (BROKER, "principal.builder.class", "a b", "takes the name of a class"),
+        (BROKER, "node.id", "7", "the harness sets node.id itself"),
+        (BROKER, "listener.name.", "7", "no such setting of a broker"),
+    ],
+)
+def test_invalid_settings_are_rejected(scope: str, name: str, value: str, why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
+    assert why in str(refused.value)
+    assert str(refused.value).startswith(f"--set '{scope}.{name}={value[:5]}")
+
+
+def test_valid_settings_are_accepted() -> None:
+    of_topic = {
+        "delete.retention.ms": " 600000 ", "min.cleanable.dirty.ratio": "1e-3", "cleanup.policy": "compact, delete",
+        "compression.gzip.level": "-1", "preallocate": "TRUE",
+    }  # fmt: skip
+    of_broker = {
+        "listener.name.client.scram-sha-256.sasl.jaas.config": "any text", "config.providers.file.class": "a.b.C",
+        "super.users": "User:admin", "group.consumer.migration.policy": "bidirectional",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }  # fmt: skip
+    raise_if_unfit(find_target("kafka-4.4"), {TOPIC: of_topic, BROKER: of_broker})
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_noted"),
+    [
+        ("kafka-4.1.1", "4.1.2", True),
+        ("kafka-4.2.9", "4.2.2", True),
+        ("kafka-3.9.0", "3.9.2", True),
+        ("kafka-4.4.0-rc1", "4.4.0", True),
+        ("sim-kafka", "4.4.0", False),
+        ("sim-kafka-3.9", "3.9.2", False),
+        ("sim-redpanda", "4.4.0", False),
+    ],
+)
+def test_a_version_without_a_list_uses_the_nearest_list(name: str, version: str, *, is_noted: bool) -> None:
+    target = find_target(name)
+    settings_list, note = list_for(target), note_on(target)
+    assert settings_list is not None
+    assert settings_list.version == version
+    assert (note is not None and version in note and target.version in note) == is_noted
+
+
+def test_redpanda_has_no_list_and_that_is_reported() -> None:
+    target = find_target("redpanda-26.2")
+    raise_if_unfit(target, {BROKER: {"any_name": "any value"}})
+    assert note_on(target) == "--set is not checked: redpanda-26.2 has no list of settings"
+
+
+def test_settings_of_the_harness_are_the_overridden_settings() -> None:
+    at = Address("127.0.0.1", 1)
+    settings = dict.fromkeys((*SET_BY_HARNESS, "num.io.threads"), "the user's")
+    listeners, controllers = [Listener("CLIENT", at)], {1: Listener("CONTROLLER", at)}
+    made = server_properties(node_id=1, listeners=listeners, controllers=controllers, log_dir="/x", settings=settings)
+    properties = dict(line.split("=", 1) for line in made.splitlines())
+    overridden = {name for name, value in properties.items() if name in settings and value != "the user's"}
+    # Other names of the same, which contradict it.
+    others = {"broker.id", "log.dir", "metadata.log.dir", "controller.quorum.bootstrap.servers"}
+    assert overridden | others | {"security.inter.broker.protocol"} == SET_BY_HARNESS
