@@ -102,9 +102,7 @@ def is_missed_marker(kind: str, found: Found) -> bool:
 
 @pytest.mark.commit("sample-reduced")
 @pytest.mark.parametrize("how", ["whole", "reduced"])
-def test_all_that_was_planted_is_found_and_nothing_else(
-    kind: str, how: str, cases: list[Case], request: pytest.FixtureRequest
-) -> None:
+def test_planted_wrongs_are_found_alone(kind: str, how: str, cases: list[Case], request: pytest.FixtureRequest) -> None:
     judged: Verdicts = request.getfixturevalue(how)
     mine = [case for case in cases if case.name.rpartition("-")[0] == kind]
     wrong = [

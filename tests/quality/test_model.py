@@ -110,9 +110,7 @@ def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: li
     ],
     ids=["a marker of any epoch", "an emptied marker", "a marker without data", "another transaction is open"],
 )
-def test_a_marker_ends_a_transaction(
-    log: tuple[ModelBatch, ...], aborted: list[AbortedTxn], open_from: int | None
-) -> None:
+def test_ends_of_transactions(log: tuple[ModelBatch, ...], aborted: list[AbortedTxn], open_from: int | None) -> None:
     """An entry of the index has the first offset that is still open."""
     after = replica(*log)
     assert (after.aborted, after.producers[7].current_txn_first_offset) == (aborted, open_from)
@@ -264,9 +262,7 @@ def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
         ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
     ],
 )
-def test_what_a_leader_takes_for_a_producers_next_batch(
-    batches: tuple[ModelBatch, ...], answers: dict[tuple[int, int], bool]
-) -> None:
+def test_a_producers_next_batch(batches: tuple[ModelBatch, ...], answers: dict[tuple[int, int], bool]) -> None:
     """By epoch and sequence number."""
     log = replica(*batches)
     assert {number: log.accepts(7, *number) for number in answers} == answers

@@ -20,21 +20,13 @@ from harness.runtimes.base import PreparedRuntime
 from harness.schedules.catalog import SCENARIOS
 
 WRONG: tuple[dict[str, Any], ...] = (
-    {"nemesis": "kill"},
-    {"nemesis": "kill", "client": "java"},
-    {"nemesis": "kill", "timers": "default"},
-    {"nemesis": "kill", "partitions": 2, "brokers": 5, "replication_factor": 5, "absent": 2},
-    {"nemesis": "pause"},
-    {"nemesis": "partition"},
-    {"nemesis": "join"},
-    {"nemesis": "relay"},
+    {"nemesis": "kill"}, {"nemesis": "kill", "client": "java"}, {"nemesis": "kill", "timers": "default"},
+    {"nemesis": "kill", "partitions": 2, "brokers": 5, "replication_factor": 5, "absent": 2}, {"nemesis": "pause"},
+    {"nemesis": "partition"}, {"nemesis": "join"}, {"nemesis": "relay"},
     {"nemesis": "relay", "client": "java", "timers": "default"},
-    {"nemesis": "relay", "partitions": 2, "brokers": 4, "replication_factor": 4},
-    {"nemesis": "reassigned"},
-    {"nemesis": "reassigned", "client": "java"},
-    {"nemesis": "catch-up"},
-    {"nemesis": "rolling", "seed": 7},
-)
+    {"nemesis": "relay", "partitions": 2, "brokers": 4, "replication_factor": 4}, {"nemesis": "reassigned"},
+    {"nemesis": "reassigned", "client": "java"}, {"nemesis": "catch-up"}, {"nemesis": "rolling", "seed": 7},
+)  # fmt: skip
 """Of sim-kafka: each shows everything, on the brokers that were down."""
 HEALTHY = ("none", "clock-skew", "slow")
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -74,9 +66,7 @@ def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder
 
 
 @pytest.mark.parametrize("options", WRONG, ids=lambda options: name_of("", options))
-def test_everything_is_found_on_the_brokers_that_were_down(
-    options: dict[str, Any], verdicts: dict[str, dict[str, Any]]
-) -> None:
+def test_all_is_found_on_brokers_that_were_down(options: dict[str, Any], verdicts: dict[str, dict[str, Any]]) -> None:
     actual = verdicts[name_of("sim-kafka", options)]
     assert {one["scenario"]: one["verdict"] for one in actual["scenarios"]} == {
         one.name: "anomaly" for one in SCENARIOS
@@ -91,9 +81,7 @@ def test_older_versions_are_wrong_in_the_same_way(verdicts: dict[str, dict[str, 
 
 
 @pytest.mark.parametrize("name", [name_of(*run) for run in RIGHT])
-def test_runs_without_an_anomaly_are_clean_and_all_guarantees_hold(
-    name: str, verdicts: dict[str, dict[str, Any]]
-) -> None:
+def test_runs_without_an_anomaly_are_clean_and_guarantees_hold(name: str, verdicts: dict[str, dict[str, Any]]) -> None:
     scenarios = verdicts[name]["scenarios"]
     assert [(one["scenario"], one["reason"]) for one in scenarios if one["verdict"] != "clean"] == []
     actual = {one["guarantee"]: one["holds"] for one in verdicts[name]["guarantees"]}

@@ -74,8 +74,7 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
 @pytest.mark.parametrize("change", BY_CHANGE)
 def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert ways(walked(BY_CHANGE[change]))[Anomaly.TOMBSTONE_DIVERGENCE] == DELETED_AND_GONE
-    found = coordinated(BY_CHANGE[change])
-    assert_clean(found)
+    assert_clean(coordinated(BY_CHANGE[change]))
 
 
 @pytest.mark.commit
@@ -139,24 +138,15 @@ def test_a_gate_leaves_no_state_out_that_moves_lead_to_without_it(change: str) -
 
 
 NEEDED = [
-    ("mtro-includes-offline", NO_CHANGE, 9),
-    ("mtro-includes-offline", REMOVE, 8),
-    ("all-have-reported", NO_CHANGE, 7),
-    ("starts-from-distributed", LEADER, 8),
-    ("added-is-counted", ADD, 12),
-    ("clean-not-copied", ADD, 10),
+    ("mtro-includes-offline", NO_CHANGE, 9), ("mtro-includes-offline", REMOVE, 8), ("all-have-reported", NO_CHANGE, 7),
+    ("starts-from-distributed", LEADER, 8), ("added-is-counted", ADD, 12), ("clean-not-copied", ADD, 10),
     ("tombstones-wait", NO_CHANGE, 7),
-]
+]  # fmt: skip
 """Rules, the change with which a deleted value comes back without them, and in how many steps."""
 COVERED = [
-    ("never-backward", LEADER),
-    ("never-backward", REMOVE),
-    ("late-rpc-ignored", LEADER),
-    ("late-rpc-ignored", REMOVE),
-    ("starts-from-distributed", NO_CHANGE),
-    ("added-is-counted", LEADER),
-    ("clean-not-copied", LEADER),
-]
+    ("never-backward", LEADER), ("never-backward", REMOVE), ("late-rpc-ignored", LEADER), ("late-rpc-ignored", REMOVE),
+    ("starts-from-distributed", NO_CHANGE), ("added-is-counted", LEADER), ("clean-not-copied", LEADER),
+]  # fmt: skip
 """Rules whose loss alone brings no deleted value back with that change, and all was seen."""
 
 
@@ -169,8 +159,7 @@ def test_what_a_rule_is_good_for(rule: str, change: str, steps: int) -> None:
 
 @pytest.mark.parametrize(("rule", "change"), COVERED)
 def test_rules_that_others_cover(rule: str, change: str) -> None:
-    found = coordinated(BY_CHANGE[change], rule, delayed=rule in MESSAGES_MATTER)
-    assert_clean(found)
+    assert_clean(coordinated(BY_CHANGE[change], rule, delayed=rule in MESSAGES_MATTER))
 
 
 def test_without_waiting_markers_transactions_never_end() -> None:

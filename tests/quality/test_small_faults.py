@@ -11,12 +11,9 @@ from harness.models.walk.exhaustive import Explored
 PLENTY = 10_000_000
 DISK_RESTARTED = frozenset({DISK, RESTART})
 HOLES = {
-    DISK_RESTARTED,
-    frozenset({POWER}),
-    frozenset({POWER, UNCLEAN}),
-    frozenset({OUTAGE, LATE, UNCLEAN}),
+    DISK_RESTARTED, frozenset({POWER}), frozenset({POWER, UNCLEAN}), frozenset({OUTAGE, LATE, UNCLEAN}),
     frozenset({OUTAGE, ISOLATED, UNCLEAN}),
-}
+}  # fmt: skip
 
 
 @cache
@@ -29,9 +26,7 @@ def walked(proposal: str, *without: str) -> list[tuple[frozenset[str], Explored]
     ("proposal", "states", "more"),
     [(ISR_GATE, 3_395_665, set()), (ISR_GATE_MARKERS, 7_134_807, {frozenset({OUTAGE, UNCLEAN})})],
 )
-def test_what_goes_wrong_where_a_log_that_is_lost_or_truncated_goes_on(
-    proposal: str, states: int, more: set[frozenset[str]]
-) -> None:
+def test_what_goes_wrong_where_a_lost_log_goes_on(proposal: str, states: int, more: set[frozenset[str]]) -> None:
     found = walked(proposal, *FURTHER_RULES)
     assert all(one.is_whole for _, one in found)
     assert {faults for faults, one in found if one.wrong} == HOLES | more

@@ -34,16 +34,10 @@ def walked(bound: Bound, *without: str, delayed: bool = False, first_only: bool 
 @pytest.mark.commit("change='remove'")
 @pytest.mark.parametrize(
     ("bound", "states"),
-    [
-        (writes(NO_CHANGE), 13_289),
-        (writes(LEADER), 101_886),
-        (writes(REMOVE), 15_027),
-        (txn(LEADER), 82_217),
-        (txn(ADD), 241_548),
-        (txn(REMOVE), 10_171),
-    ],
+    [(writes(NO_CHANGE), 13_289), (writes(LEADER), 101_886), (writes(REMOVE), 15_027), (txn(LEADER), 82_217),
+     (txn(ADD), 241_548), (txn(REMOVE), 10_171)],
     ids=repr,
-)
+)  # fmt: skip
 def test_nothing_goes_wrong(bound: Bound, states: int) -> None:
     """Not with an added replica either, which Kafka's cleaner lets miss a marker under the same coordination."""
     found = walked(bound)
@@ -51,29 +45,18 @@ def test_nothing_goes_wrong(bound: Bound, states: int) -> None:
 
 
 NEEDED = [
-    ("tombstones-wait", writes(NO_CHANGE), 7),
-    ("markers-wait", txn(NO_CHANGE), 7),
-    ("mtro-includes-offline", writes(NO_CHANGE), 9),
-    ("mtro-includes-offline", txn(REMOVE), 8),
-    ("all-have-reported", writes(NO_CHANGE), 7),
-    ("all-have-reported", txn(NO_CHANGE), 7),
-    ("starts-from-distributed", writes(LEADER), 8),
-    ("starts-from-distributed", txn(LEADER), 8),
-    ("added-is-counted", txn(ADD), 12),
-    ("clean-not-copied", writes(ADD), 10),
-    ("free-not-ended", txn(ADD), 10),
-]
+    ("tombstones-wait", writes(NO_CHANGE), 7), ("markers-wait", txn(NO_CHANGE), 7),
+    ("mtro-includes-offline", writes(NO_CHANGE), 9), ("mtro-includes-offline", txn(REMOVE), 8),
+    ("all-have-reported", writes(NO_CHANGE), 7), ("all-have-reported", txn(NO_CHANGE), 7),
+    ("starts-from-distributed", writes(LEADER), 8), ("starts-from-distributed", txn(LEADER), 8),
+    ("added-is-counted", txn(ADD), 12), ("clean-not-copied", writes(ADD), 10), ("free-not-ended", txn(ADD), 10),
+]  # fmt: skip
 """Rules, where something goes wrong without them, and in how many steps."""
 COVERED = [
-    ("never-backward", writes(NO_CHANGE)),
-    ("late-rpc-ignored", writes(NO_CHANGE)),
-    ("late-rpc-ignored", writes(LEADER)),
-    ("late-rpc-ignored", txn(LEADER)),
-    ("committed-is-plain", txn(LEADER)),
-    ("tombstones-age", writes(LEADER)),
-    ("markers-age", txn(LEADER)),
-    ("snapshot-first", txn(LEADER)),
-]
+    ("never-backward", writes(NO_CHANGE)), ("late-rpc-ignored", writes(NO_CHANGE)),
+    ("late-rpc-ignored", writes(LEADER)), ("late-rpc-ignored", txn(LEADER)), ("committed-is-plain", txn(LEADER)),
+    ("tombstones-age", writes(LEADER)), ("markers-age", txn(LEADER)), ("snapshot-first", txn(LEADER)),
+]  # fmt: skip
 """Rules whose loss alone changes nothing there, and all was seen."""
 
 

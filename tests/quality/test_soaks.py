@@ -76,9 +76,7 @@ def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None
     assert again.took_s > stored["took_s"]
 
 
-def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_soak_cut_off_before_its_first_verdict_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a soak whose process librdkafka ended in the second round, before the first one was judged."""
     monkeypatch.setattr(campaign, "session_of", ends)
     with pytest.raises(MemoryError):
@@ -88,9 +86,7 @@ def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
         resume_soak(folder)
 
 
-def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_soak_judges_what_was_played_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a soak whose process librdkafka ended: rounds that waited for their verdicts were played again."""
     with monkeypatch.context() as cut_off:
         cut_off.setattr(JudgeQueue, "finish", ends)
@@ -125,9 +121,7 @@ def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkey
     assert [line.name for line in run_soak(tmp_path).rounds] == ["soak-1", "soak-2"]
 
 
-def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_played_rounds_are_judged_before_a_soak_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS))
     lines: list[RoundLine] = []
     with pytest.raises(HarnessError, match="no broker registers"):

@@ -60,11 +60,9 @@ REDUCING: Final = frozenset(
 """The modules that are used for big copies alone."""
 
 UNITS: Final = {
-    "checkers.attribution.blame": "test_blame",
-    "checkers.attribution.coverage": "test_coverage",
-    "checkers.consistency.side_files": "test_txnindex_disagreement",
-    "checkers.replay.judged": "test_judged",
-}
+    "checkers.attribution.blame": "test_blame", "checkers.attribution.coverage": "test_coverage",
+    "checkers.consistency.side_files": "test_txnindex_disagreement", "checkers.replay.judged": "test_judged",
+}  # fmt: skip
 """Modules with separate tests in ``tests/unit`` that need at most Spark."""
 
 _THREADS = 2

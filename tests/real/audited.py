@@ -27,11 +27,9 @@ from harness.runtimes.local import LocalRuntime
 TOPIC, SECOND, HIDDEN = ("audited", 0), ("audited", 1), ("hidden", 0)
 USER = "auditor"
 KEPT = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(1 << 20),
-    "delete.retention.ms": "600000",
+    "cleanup.policy": "compact", "segment.bytes": str(1 << 20), "delete.retention.ms": "600000",
     "min.cleanable.dirty.ratio": "1",
-}
+}  # fmt: skip
 """Several segments, which no cleaner changes under the test."""
 
 

@@ -19,11 +19,9 @@ FILE: Final = Path(__file__).with_name("kubernetes-schemas.json")
 KUBERNETES: Final = {"1.33": "v1.33.13", "1.35": "v1.35.4", "1.37": "v1.37.2"}
 OPERATOR: Final = "v0.85.0"
 KINDS: Final = {
-    "v1": ("ConfigMap", "PersistentVolumeClaim", "Service"),
-    "apps/v1": ("Deployment",),
-    "batch/v1": ("CronJob",),
+    "v1": ("ConfigMap", "PersistentVolumeClaim", "Service"), "apps/v1": ("Deployment",), "batch/v1": ("CronJob",),
     "policy/v1": ("PodDisruptionBudget",),
-}
+}  # fmt: skip
 UNUSED: Final = {"description", "format", "default"}
 FREE: Final = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["integer", "string"]},

@@ -28,13 +28,9 @@ GONE_S = 60
 DATA = "tombstone-divergence,aborted-to-committed,committed-to-aborted,stuck-lso"
 """All that runs look for in topics of data; ``all`` has consumer groups, too, and takes longer."""
 ALL_TOPICS = {
-    "tombstone-divergence",
-    "aborted-to-committed",
-    "aborted-to-committed-delete",
-    "committed-to-aborted-value",
-    "committed-to-aborted-delete",
-    "stuck-lso",
-}
+    "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value",
+    "committed-to-aborted-delete", "stuck-lso",
+}  # fmt: skip
 
 LONG_TIMERS: dict[str, dict[str, float]] = {
     "topic": {

@@ -181,9 +181,7 @@ def writing(audited: Audited) -> Iterator[None]:
             writer.result()
 
 
-def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
-    sandbox: Sandbox, audited: Audited
-) -> None:
+def test_an_audit_changes_nothing_and_needs_only_to_read_and_describe(sandbox: Sandbox, audited: Audited) -> None:
     with pytest.raises(HarnessError, match="Authorization failed"):
         Admin(lambda: audited.auditor).create_topics({("made", 0): (1,)}, {})
     before = audited.everything()
@@ -229,9 +227,7 @@ def test_producers_and_cleaners_at_work_are_no_finding(sandbox: Sandbox, audited
     assert (ended.code, ended.verdict["findings"]) == (EXIT_CLEAN, []), ended.output
 
 
-def test_ten_times_the_limit_of_the_spool_is_read_in_waves_and_an_interrupt_keeps_what_was_compared(
-    sandbox: Sandbox, audited: Audited
-) -> None:
+def test_ten_times_the_spools_limit_is_read_in_waves_an_interrupt_keeps(sandbox: Sandbox, audited: Audited) -> None:
     many = [("audited-many", number) for number in range(12)]
     audited.admin.create_topics(dict.fromkeys(many, (1, 2, 3)), KEPT)
     for partition in many:
@@ -247,9 +243,7 @@ def test_ten_times_the_limit_of_the_spool_is_read_in_waves_and_an_interrupt_keep
     sandbox.wait_until_nothing_is_left()
 
 
-def test_an_audit_that_is_interrupted_at_once_reports_what_brokers_said_and_leaves_nothing(
-    sandbox: Sandbox, audited: Audited
-) -> None:
+def test_an_audit_interrupted_at_once_reports_brokers_and_leaves_nothing(sandbox: Sandbox, audited: Audited) -> None:
     files = {name: sandbox.root / name for name in ("audit.json", "audit.xml", "audit.html")}
     options = [word for name, path in files.items() for word in (f"--{OPTION_OF[path.suffix]}", str(path))]
     limited = ("--topic", "audited", "--rate-limit-mb", "0.01")

@@ -43,11 +43,8 @@ VALUES: Final[dict[str, dict[str, Any]]] = {
     "audits": {**LEAST, "guard": OFF, "watch": {"state": {"existingClaim": "claim"}}, "audit": ON},
 }
 COMPONENTS: Final = {
-    "least": {"guard", "watch"},
-    "all": {"guard", "watch", "audit"},
-    "guard": {"guard"},
-    "audits": {"watch", "audit"},
-}
+    "least": {"guard", "watch"}, "all": {"guard", "watch", "audit"}, "guard": {"guard"}, "audits": {"watch", "audit"},
+}  # fmt: skip
 
 
 @cache

@@ -222,9 +222,7 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
     ],
     ids=["no image", "no clock", "no disk", "no agent", "no files"],
 )
-def test_what_is_missing_is_reported_before_anything_starts(
-    sandbox: Sandbox, arguments: tuple[str, ...], expected: str
-) -> None:
+def test_what_is_missing_is_said_before_a_start(sandbox: Sandbox, arguments: tuple[str, ...], expected: str) -> None:
     ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end(EXIT_USAGE)
     assert expected in ran.stderr
     assert "Traceback" not in ran.stderr

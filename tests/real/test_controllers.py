@@ -22,11 +22,9 @@ from harness.schedules.timers import FAST
 
 TOPIC = ("t", 0)
 SNAPSHOTS = {
-    "metadata.log.max.snapshot.interval.ms": "2000",
-    "metadata.log.max.record.bytes.between.snapshots": "1000",
-    "metadata.max.retention.bytes": "2000",
-    "metadata.log.segment.ms": "1000",
-}
+    "metadata.log.max.snapshot.interval.ms": "2000", "metadata.log.max.record.bytes.between.snapshots": "1000",
+    "metadata.max.retention.bytes": "2000", "metadata.log.segment.ms": "1000",
+}  # fmt: skip
 """Snapshots after some seconds; the log then starts at the oldest that is retained, after a minute."""
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PASSWORDS = {"admin": "the-secret-of-admin", "auditor": "the-secret-of-the-auditor"}

@@ -144,8 +144,6 @@ def test_a_guard_changes_nothing_about_how_replicas_are_copied(sandbox: Sandbox,
     ("options", "words"),
     [(("--gate-options", "hold=some"), "hold=some: give all or markers"), (("--guard",), "--gate and --guard")],
 )
-def test_wrong_options_are_refused_before_anything_starts(
-    sandbox: Sandbox, options: tuple[str, ...], words: str
-) -> None:
+def test_wrong_options_are_refused_before_a_start(sandbox: Sandbox, options: tuple[str, ...], words: str) -> None:
     ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", *options, code=EXIT_USAGE)
     assert words in ran.stderr

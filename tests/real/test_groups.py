@@ -68,9 +68,7 @@ def assert_groups_suffer(ran: Ran, target: str, client: str = "librdkafka") -> N
     ("target", "nemesis", "client"),
     [("kafka-4.4", "kill", "librdkafka"), ("kafka-3.9", "join", "java"), ("kafka-4.4", "pause", "java")],
 )
-def test_groups_suffer_from_the_coordinator_that_was_away(
-    sandbox: Sandbox, target: str, nemesis: str, client: str
-) -> None:
+def test_groups_suffer_where_a_coordinator_was_away(sandbox: Sandbox, target: str, nemesis: str, client: str) -> None:
     chosen = ("--anomaly", "groups", "--nemesis", nemesis, "--client", client, "--format", "json")
     ran = sandbox.run(target, *chosen).end()
     assert_groups_suffer(ran, target, client)

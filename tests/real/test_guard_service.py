@@ -154,9 +154,7 @@ def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(guarded
     assert_put_back(guarded)
 
 
-def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
-    guarded: Secured, sandbox: Sandbox, start: Start
-) -> None:
+def test_a_guard_killed_in_mid_outage_is_followed_by_another(guarded: Secured, sandbox: Sandbox, start: Start) -> None:
     running = start()
     with outage(guarded):
         running.wait_for("paused", OTHER)

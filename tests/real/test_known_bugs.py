@@ -29,9 +29,7 @@ def test_a_broker_that_recovers_opens_a_transaction_again() -> None:
         (["--version", "3.9.2", "--abort"], EXIT_CLEAN, 0, "committed: second; delivered: second"),
     ],
 )
-def test_the_next_marker_ends_a_transaction_whose_own_was_left_out(
-    given: list[str], code: int, skipped: int, served: str
-) -> None:
+def test_the_next_marker_ends_a_transaction_without_one(given: list[str], code: int, skipped: int, served: str) -> None:
     ran = CliRunner().invoke(skipped_marker.main, given)
     assert f"skipped {skipped} markers; {served}" in ran.output, ran.output
     assert ran.exit_code == code

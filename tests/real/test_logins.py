@@ -219,9 +219,7 @@ def test_certificates_of_clients(sandbox: Sandbox) -> None:
     [("kafka-3.9", "librdkafka", SCRAM), ("kafka-4.4", "java", PLAIN)],
     ids=["SCRAM, librdkafka", "PLAIN, java"],
 )
-def test_every_client_logs_in_and_no_secret_is_stored(
-    sandbox: Sandbox, target: str, client: str, login: tuple[str, str]
-) -> None:
+def test_clients_log_in_and_store_no_secret(sandbox: Sandbox, target: str, client: str, login: tuple[str, str]) -> None:
     stores = make_stores(sandbox.root).items()
     settings = [word for name, value in stores for word in ("--set", f"broker.{name}={value}")]
     path = login_file(sandbox.root, CLIENT, SECRET, login, is_tls=True)

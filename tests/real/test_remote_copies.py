@@ -86,7 +86,7 @@ def without_places(verdict: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**verdict, "notes": notes}.items() if name != "run_id"}
 
 
-def test_an_audit_of_all_three_at_the_command_line(
+def test_audits_of_all_three(
     sandbox: Sandbox, places: Places, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = [word for broker in places[f"{STUCK_LSO}-0", MIXED] for word in ("--broker", broker)]
@@ -161,7 +161,7 @@ def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[s
     assert re.search(expected, refused([f"4={uri}"], conf))
 
 
-def test_who_may_not_read_is_reported(
+def test_denied_reads_are_named(
     s3: MotoS3, hdfs: MiniHdfs, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3.ask_for_keys(known_only=True)

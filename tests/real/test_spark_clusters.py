@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,11 @@ class Diverged:
 
 
 @pytest.fixture
-def diverged(make_sandbox: Callable[[str], Sandbox], monkeypatch: pytest.MonkeyPatch) -> Diverged:
+def diverged(make_sandbox: Callable[[str], Sandbox], monkeypatch: pytest.MonkeyPatch) -> Iterator[Diverged]:
     sandbox = make_sandbox("cluster")
     monkeypatch.setenv("SPARK_HOME", str(make_spark_home(sandbox)))
-    return Diverged(sandbox, generate(0, STUCK_LSO).write(sandbox.root / "copies"))
+    yield Diverged(sandbox, generate(0, STUCK_LSO).write(sandbox.root / "copies"))
+    sandbox.wait_until_nothing_is_left()
 
 
 @pytest.mark.parametrize("is_big", [False, True])
@@ -60,7 +61,6 @@ def test_executors_find_what_was_planted(diverged: Diverged, *, is_big: bool) ->
     (planted,) = generate(0, STUCK_LSO).expected
     actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
     assert actual == [(planted.anomaly, planted.broker, planted.offset)]
-    diverged.sandbox.wait_until_nothing_is_left()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -70,7 +70,6 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
     assert diverged.executors()
     going.process.send_signal(how)
     assert going.end().code == (EXIT_INTERRUPTED if how == signal.SIGINT else -how)
-    diverged.sandbox.wait_until_nothing_is_left()
 
 
 kept = kept_clusters("stuck-lso", "kafka-4.4")
@@ -81,7 +80,6 @@ def test_executors_read_brokers(diverged: Diverged, kept: Kept) -> None:
     # A record of the filler may come before the transaction.
     actual = [(row["anomaly"], row["broker"], row["topic"]) for row in ran.verdict["findings"]]
     assert actual == [("stuck-lso", 2, "stuck-lso")]
-    diverged.sandbox.wait_until_nothing_is_left()
 
 
 def test_a_lost_executor_ends_the_audit_of_a_live_cluster(diverged: Diverged, kept: Kept) -> None:
@@ -90,11 +88,9 @@ def test_a_lost_executor_ends_the_audit_of_a_live_cluster(diverged: Diverged, ke
     diverged.executors()[0].kill()
     ran = going.end(EXIT_FAILED)
     assert "harness: Spark lost an executor, and with it data that were stored only there" in ran.stderr
-    diverged.sandbox.wait_until_nothing_is_left()
 
 
 def test_executors_that_cannot_work_are_reported(diverged: Diverged) -> None:
     ran = diverged.audit("--spark-conf", "spark.pyspark.python=/usr/bin/false").end(EXIT_USAGE)
     (actual,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
     assert "executors on local-cluster[2,1,1024] cannot run this (each needs its wheel" in actual
-    diverged.sandbox.wait_until_nothing_is_left()

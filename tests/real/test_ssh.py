@@ -119,9 +119,7 @@ def test_an_anomaly_on_other_hosts(sandbox: Sandbox, rig: Rig, nemesis: str) -> 
     assert left_on_nodes(rig, folder.name) == []
 
 
-def test_a_paused_broker_where_the_agent_has_the_key(
-    sandbox: Sandbox, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_by_an_agents_key(sandbox: Sandbox, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     door = tmp_path / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", door], stdout=subprocess.DEVNULL)
     try:
