@@ -1,10 +1,11 @@
-"""Simulated brokers: leaders, the ISR, stored batches, and the start of cleaning."""
+"""Simulated brokers: schedules, leaders, the ISR, stored batches, the start of cleaning, and Redpanda's compaction."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import pytest
+from described import described, play
 from model_logs import data, marker, replica
 
 from harness.broker_files.segments.records import ABORT, COMMIT
@@ -17,9 +18,177 @@ from harness.models.cluster.partition import SimPartition, begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, Settings
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.batch import ModelBatch
-from harness.models.log.cleaner import Cleaning
+from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
+from harness.models.log.invariants import violations
+from harness.models.log.redpanda import clean, progress
+from harness.models.log.replica import Replica
 from harness.models.log.systems import due_later_ms, is_due
+from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World, begin, take
+from harness.schedules import operations as ops
+from harness.schedules.catalog import Anomaly
+
+V1, V2 = Rules(), Rules(epoch_bump=True)
+
+
+def wrong(world: World) -> set[tuple[int, str]]:
+    return {(b, name) for b in world.replication.in_sync for name in violations(world.replicas[b], world.truth)}
+
+
+def shown(world: World, broker: int) -> list[str]:
+    return [
+        batch.marker or " ".join((record.key or b"").decode() for record in batch.records)
+        for batch in world.replicas[broker].batches()
+    ]
+
+
+CLEANS = "1 cleans; 1 cleans; time passes; 1 cleans; 2 returns"
+WAYS = {
+    Anomaly.TOMBSTONE_DIVERGENCE: (V1, "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"),
+    Anomaly.STUCK_LSO: (V2, f"t puts K; 2 leaves; t aborts; {CLEANS}"),
+    Anomaly.ABORTED_TO_COMMITTED: (V1, f"t puts K; 2 leaves; t aborts; t puts K; t commits; {CLEANS}"),
+    Anomaly.COMMITTED_TO_ABORTED: (V1, f"t puts K; p puts K; 2 leaves; t commits; t puts K; t aborts; {CLEANS}"),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_known_ways_lead_to_their_anomaly_and_without_the_outage_nothing_goes_wrong(name: Anomaly) -> None:
+    rules, way = WAYS[name]
+    assert (2, name) in wrong(play(rules, described(way)))
+    stays = [step for step in described(way) if step not in described("2 leaves; 2 returns")]
+    assert not wrong(play(rules, stays))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.TakeSnapshot("after"), ops.Write("q", "K"), ops.End("q", "commit"), ops.End("p", "commit"),
+        ops.Restart("i"), ops.Inject("partition", 2), ops.Heal("lossy", 2), ops.AddReplica(4), ops.CopyBatch(2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_models_do_not_perform_is_refused(operation: ops.Operation) -> None:
+    with pytest.raises(UsageError, match=f"{operation}|{operation.process} (is not a client|has no transactions)"):
+        take(begin(V1), operation)
+
+
+@pytest.mark.parametrize(
+    ("before", "step"),
+    [
+        *(("time passes", step) for step in ("p deletes K", "t commits", "2 returns", "1 leads", "4 leads")),
+        ("time passes", "4 cleans"),
+        ("2 leaves", "2 leaves"),
+        ("p puts K; 2 leaves", "2 cleans"),
+        ("2 leaves", "2 leads"),
+        ("2 leads", "2 leaves"),
+    ],
+)
+def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str) -> None:
+    world = play(V1, described(before))
+    now_ms = world.now_ms
+    assert not take(world, *described(step))
+    assert world.now_ms == now_ms
+
+
+def test_time_goes_by_default_timers() -> None:
+    world = play(V1, described("p puts K", "time passes"))
+    assert world.now_ms == BEGIN_MS + STEP_MS + DAY_MS + HOUR_MS
+
+
+def test_who_is_down_neither_copies_nor_cleans() -> None:
+    down = play(V1, described("p puts K", "p puts K", "2 leaves", "p puts L", "2 cleans"))
+    assert shown(down, 2) == ["K", "K"]
+    assert shown(down, 3) == ["K", "K", "L"]
+
+
+def test_markers_of_version_2_have_the_next_epoch() -> None:
+    world = play(V2, described("t puts K", "t commits", "t puts K", "u puts K"))
+    assert [batch.producer_epoch for batch in world.replicas[1].batches()] == [0, 1, 1, 0]
+    assert [batch.producer_id for batch in world.replicas[1].batches()] == [7, 7, 7, 8]
+
+
+CLEANING_OF_REDPANDA = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
+KEPT = Bounds(tombstones=0, markers=0)
+
+
+def offsets(log: Replica) -> list[int]:
+    return [record.offset for batch in log.batches() for record in batch.records]
+
+
+def test_the_last_record_of_each_key_stays_and_the_active_segment_is_left_alone() -> None:
+    log = replica(data(0, "K=v"), data(1, "K=v"), data(2, "L=v"), data(3, "L=v"))
+    assert clean(log, CLEANING_OF_REDPANDA, 0)
+    assert offsets(log) == [1, 2, 3]
+    assert not clean(log, CLEANING_OF_REDPANDA, 0)
+
+
+def test_nothing_from_an_open_transaction_on_is_compacted() -> None:
+    log = replica(data(0, "K=v"), data(1, "L=v", txn=7), data(2, "K=v"), data(3, "x=v"))
+    assert clean(log, CLEANING_OF_REDPANDA, 0)
+    assert offsets(log) == [0, 1, 2, 3]
+    assert progress(log) == Bounds(1, 1)
+
+
+def test_a_tombstone_waits_for_its_age_and_for_mtro() -> None:
+    log = replica(data(0, "K=v"), data(1, "K"), data(2, "x=v"))
+    clean(log, CLEANING_OF_REDPANDA, 0)
+    assert offsets(log) == [1, 2]
+    assert not clean(log, CLEANING_OF_REDPANDA, 9)
+    assert not clean(log, CLEANING_OF_REDPANDA, 10, Bounds(tombstones=1))
+    assert clean(log, CLEANING_OF_REDPANDA, 10, Bounds(tombstones=2))
+    assert offsets(log) == [2]
+
+
+def test_committed_data_become_plain_and_aborted_data_go() -> None:
+    log = replica(
+        data(0, "K=v", txn=7), marker(1, COMMIT, 7), data(2, "L=v", txn=7), marker(3, ABORT, 7), data(4, "x=v")
+    )
+    assert progress(log) == Bounds(0, 0)
+    clean(log, CLEANING_OF_REDPANDA, 0, KEPT)
+    assert offsets(log) == [0, 1, 3, 4]
+    assert not any(batch.transactional for batch in log.batches() if not batch.control)
+    assert progress(log) == Bounds(4, 4)
+
+
+def test_a_marker_waits_for_its_age_for_mxro_and_for_a_snapshot() -> None:
+    written = [data(0, "K=v", txn=7), marker(1, COMMIT, 7)]
+    one_roll = replica(*written, data(2, "x=v"))
+    clean(one_roll, CLEANING_OF_REDPANDA, 0)
+    assert not clean(one_roll, CLEANING_OF_REDPANDA, 10)
+    assert clean(one_roll.fork(), CLEANING_OF_REDPANDA, 10, without=frozenset({"snapshot-first"}))
+    two_rolls = replica(*written, data(2, "x=v"), data(3, "y=v"))
+    clean(two_rolls, CLEANING_OF_REDPANDA, 0)
+    assert not clean(two_rolls, CLEANING_OF_REDPANDA, 9)
+    assert not clean(two_rolls, CLEANING_OF_REDPANDA, 10, Bounds(markers=1))
+    assert clean(two_rolls, CLEANING_OF_REDPANDA, 10, Bounds(markers=2))
+    assert offsets(two_rolls) == [0, 2, 3]
+
+
+def test_mxfo_as_the_post_has_it_is_where_transactions_have_ended() -> None:
+    log = replica(data(0, "K=v", txn=7), marker(1, COMMIT, 7), data(2, "x=v"))
+    assert progress(log, frozenset({"free-not-ended"})) == Bounds(0, 3)
+
+
+def test_without_a_rule() -> None:
+    log = replica(data(0, "K=v"), data(1, "K"), data(2, "x=v"))
+    clean(log, CLEANING_OF_REDPANDA, 0, without=frozenset({"tombstones-age"}))
+    assert offsets(log) == [2]
+    log = replica(data(0, "K=v", txn=7), marker(1, COMMIT, 7), data(2, "x=v"), data(3, "x=v"))
+    clean(log, CLEANING_OF_REDPANDA, 0, without=frozenset({"markers-age", "committed-is-plain"}))
+    assert offsets(log) == [0, 2, 3]
+    assert next(log.batches()).transactional
+
+
+def test_the_last_batch_of_a_pass_leaves_its_offsets() -> None:
+    log = replica(data(0, "K=v", txn=7), marker(1, ABORT, 7))
+    traffic = replace(CLEANING_OF_REDPANDA, active_too=True)
+    clean(log, traffic, 0)
+    clean(log, traffic, 10)
+    (batch,) = log.batches()
+    assert (batch.base_offset, batch.last_offset, batch.records) == (1, 1, ())
+    assert (batch.producer_id, batch.marker) == (-1, None)
+    assert not clean(log, traffic, 10)
+
 
 TP = ("t", 0)
 QUICK = {
