@@ -9,7 +9,7 @@ The same findings are attributed once with the metadata log, and once without on
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice, product
 from pathlib import Path
@@ -103,33 +103,28 @@ def _described(one: Judged, finding: dict[str, Any]) -> str:
     return f"{one.case.name} ({', '.join(sorted(one.case.traits))}): {shown}; wrong are {one.wrongs}"
 
 
-@pytest.mark.parametrize("knowing", [WITH, WITHOUT])
-def test_nobody_is_accused_who_is_right(judged: list[Judged], knowing: str) -> None:
-    wrongly = [
-        _described(one, finding)
-        for one in judged
-        for finding in one.findings[knowing]
-        if finding["decided"]
-        and not one.wrongs[finding["broker"]].includes(key_of(finding["key"]), finding["producer_id"])
-    ]
-    assert not wrongly, f"{len(wrongly)} wrong accusations\n" + "\n".join(wrongly)
+def _is_accused_rightly(one: Judged, finding: dict[str, Any]) -> bool:
+    if not finding["decided"]:
+        return True
+    return one.wrongs[finding["broker"]].includes(key_of(finding["key"]), finding["producer_id"])
+
+
+def _is_acquitted_rightly(one: Judged, finding: dict[str, Any]) -> bool:
+    key = key_of(finding["key"])
+    return key is None or not any(key in one.wrongs[broker].keys for broker in finding["right"])
 
 
 @pytest.mark.parametrize("knowing", [WITH, WITHOUT])
-def test_nobody_is_called_right_who_is_wrong(judged: list[Judged], knowing: str) -> None:
-    wrongly = [
-        _described(one, finding)
-        for one in judged
-        for finding in one.findings[knowing]
-        for broker in finding["right"]
-        if (key := key_of(finding["key"])) is not None and key in one.wrongs[broker].keys
-    ]
-    assert not wrongly, f"{len(wrongly)} wrong acquittals\n" + "\n".join(wrongly)
-
-
-def test_most_are_decided_where_the_metadata_log_is_there(
-    judged: list[Judged], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("is_right", [_is_accused_rightly, _is_acquitted_rightly])
+def test_nobody_is_judged_wrongly(
+    judged: list[Judged], knowing: str, is_right: Callable[[Judged, dict[str, Any]], bool]
 ) -> None:
+    findings = [(one, finding) for one in judged for finding in one.findings[knowing]]
+    wrongly = [_described(one, finding) for one, finding in findings if not is_right(one, finding)]
+    assert not wrongly, f"{len(wrongly)} are wrong\n" + "\n".join(wrongly)
+
+
+def test_most_are_decided_with_the_metadata_log(judged: list[Judged], capsys: pytest.CaptureFixture[str]) -> None:
     _skip_if_few(judged)
     found = [one for one in judged if any(one.findings.values())]
     groups: dict[str, list[Judged]] = {weather.name: [] for weather in (CALM, ROUGH)}
