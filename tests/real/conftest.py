@@ -3,10 +3,16 @@
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import needs
 import pytest
 from audited import Audited, running
+from docker import DockerClient
+from playwright.sync_api import Browser, sync_playwright
 from sandbox import DATA, Run, Sandbox, harness_command
+
+from harness.host import engine
 
 FETCH_S = 900
 
@@ -45,6 +51,19 @@ def run_of(make_sandbox: Callable[[str], Sandbox]) -> Callable[[str, str], Run]:
 def audited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     with running(request.param, tmp_path_factory.mktemp("audited")) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    options: Any = {"executable_path": needs.browser(), "args": ["--no-sandbox"]}
+    with sync_playwright() as playwright, playwright.chromium.launch(**options) as launched:
+        yield launched
+
+
+@pytest.fixture(scope="session")
+def client() -> DockerClient:
+    """Connect to the engine, which must be up: a missing engine fails."""
+    return engine.connect()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,12 +26,6 @@ TARGET = "kafka-3.9"
 BUILD_S, GONE_S = 300, 30
 
 
-@pytest.fixture(scope="session")
-def client() -> DockerClient:
-    """Connect to the engine, which must be up: a missing engine fails."""
-    return engine.connect()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _images(client: DockerClient, make_sandbox: Callable[[str], Sandbox]) -> None:
     assert client.ping()
@@ -57,14 +51,10 @@ def everything(client: DockerClient) -> list[str]:
 @pytest.mark.parametrize(
     ("target", "nemesis"),
     [
-        ("kafka-3.9", "kill"),
-        ("kafka-4.4", "kill"),
-        ("kafka-3.9", "partition"),
-        ("kafka-4.4", "pause"),
-        pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")),
-        ("kafka-4.4", "join"),
+        ("kafka-3.9", "kill"), ("kafka-4.4", "kill"), ("kafka-3.9", "partition"), ("kafka-4.4", "pause"),
+        pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")), ("kafka-4.4", "join"),
     ],
-)
+)  # fmt: skip
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)

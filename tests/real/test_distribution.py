@@ -20,8 +20,6 @@ from docker import DockerClient
 from kept import kept_cluster
 from sandbox import Sandbox, completed, wait_until
 
-from harness.host import engine
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_S: Final = 900
 BASE, IMAGE = "compaction-harness-test/base", "compaction-harness-test/harness"
@@ -92,11 +90,6 @@ def test_one_command_installs_it(tool: str, wheel: Path, tmp_path: Path) -> None
         call(sys.executable, "-m", "pipx", "install", str(wheel), environment=homes)
         shown = call(str(tmp_path / "bin" / "harness"), "--version")
     assert version in shown.splitlines()[-1]
-
-
-@pytest.fixture(scope="module")
-def client() -> DockerClient:
-    return engine.connect()
 
 
 @pytest.fixture(scope="module")

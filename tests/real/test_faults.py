@@ -23,16 +23,12 @@ pytestmark = pytest.mark.needs("iptables")
 FIVE = ("--brokers", "5", "--replication-factor", "4", "--absent", "2")
 FOUR = ("--brokers", "4")
 AWAY = (
-    ("kafka-3.9", "one-way", (), {2}),
-    ("kafka-4.4", "split", FIVE, {2, 3}),
-    ("kafka-3.9", "bridge", FIVE, {2, 3}),
-    ("kafka-4.4", "ring", FIVE, {2, 3}),
-    ("kafka-3.9", "rolling", (), {2}),
+    ("kafka-3.9", "one-way", (), {2}), ("kafka-4.4", "split", FIVE, {2, 3}), ("kafka-3.9", "bridge", FIVE, {2, 3}),
+    ("kafka-4.4", "ring", FIVE, {2, 3}), ("kafka-3.9", "rolling", (), {2}),
     ("kafka-4.4", "controller-kill", FOUR, {2}),
     pytest.param("kafka-3.9", "disk-full", (), {2}, marks=pytest.mark.needs("mount")),
-    ("kafka-4.4", "relay", ("--client", "java"), {2}),
-    ("kafka-3.9", "reassigned", (), {2}),
-)
+    ("kafka-4.4", "relay", ("--client", "java"), {2}), ("kafka-3.9", "reassigned", (), {2}),
+)  # fmt: skip
 STARTS = 2
 EARNED_BY = {
     "relay": "the copy began from a replica that still held it, and continued from a leader that had removed it",

@@ -102,11 +102,9 @@ def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: p
             "connections.max.reauth.ms": str(REAUTHENTICATION_S * 1000),
         }
         settings = {
-            "sasl.oauthbearer.jwks.endpoint.url": f"{server.url}/keys",
-            "sasl.oauthbearer.expected.issuer": ISSUER,
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "sasl.oauthbearer.clock.skew.seconds": "1",
-        }
+            "sasl.oauthbearer.jwks.endpoint.url": f"{server.url}/keys", "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.expected.audience": AUDIENCE, "sasl.oauthbearer.clock.skew.seconds": "1",
+        }  # fmt: skip
         flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}/keys"
         login = oauth_login(sandbox.root, server.url)
         with running(sandbox, target, BrokersLogin("OAUTHBEARER", of_listener), login, settings, flag) as cluster:
@@ -191,11 +189,9 @@ def test_certificates_of_clients(sandbox: Sandbox) -> None:
     folder = sandbox.root
     authority = new_key()
     settings = {
-        **make_stores(folder, authority),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(folder / "ca.pem"),
-        "listener.name.client.ssl.client.auth": "required",
-    }
+        **make_stores(folder, authority), "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"), "listener.name.client.ssl.client.auth": "required",
+    }  # fmt: skip
     key = new_key()
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
     chain = certificate(CLIENT, key, authority).public_bytes(Encoding.PEM)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from browsers import chromium, install_axe, violations
+from browsers import install_axe, violations
 from pages import hostile_page, write_night
 from playwright.sync_api import Browser, Dialog, Page
 from sandbox import Run
@@ -22,12 +22,6 @@ WIDE, PHONE = (1200, 900), (400, 800)
 TEMPLATES: Final = Path(harness.report.__file__).parent / "templates"
 BEFORE: Final = "2026-01-01T00-00-00Z-beef"
 """An earlier run of the same kind, of which only manifest and verdict are left."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture(params=[(WIDE, "light"), (WIDE, "dark"), (PHONE, "light")], ids=["light", "dark", "phone"])

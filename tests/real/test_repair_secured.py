@@ -27,11 +27,9 @@ DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)
 AWAY = 2
 RESOURCES = {
     "the cluster": [("cluster", "kafka-cluster")],
-    "the topics": [("topic", topic) for topic, _ in (DIVERGED, HANGING)],
-    f"topic `{CHANNEL}`": [("topic", CHANNEL)],
-    f"group `{CHANNEL}`": [("group", CHANNEL)],
-    "transactional ids": [("transactional-id", "*")],
-}
+    "the topics": [("topic", topic) for topic, _ in (DIVERGED, HANGING)], f"topic `{CHANNEL}`": [("topic", CHANNEL)],
+    f"group `{CHANNEL}`": [("group", CHANNEL)], "transactional ids": [("transactional-id", "*")],
+}  # fmt: skip
 SETTINGS = {
     # As before KIP-890: a leader appends a transactional batch without a request to the coordinator.
     "transaction.partition.verification.enable": "false",

@@ -66,12 +66,10 @@ class Sampler:
         self._runtime.start_cluster()
         self._cluster.wait_registered()
         settings: dict[str, dict[str, str]] = {
-            COMPACTED: COMPACTED_SETTINGS,
-            UNCOMPACTED: {},
-            **{topic: {} for topic in BY_CLIENT},
+            COMPACTED: COMPACTED_SETTINGS, UNCOMPACTED: {}, **{topic: {} for topic in BY_CLIENT},
             **{topic: {"compression.type": codec} for topic, codec in BY_BROKER.items()},
             APPEND_TIMED: {"message.timestamp.type": "LogAppendTime"},
-        }
+        }  # fmt: skip
         for topic, own in settings.items():
             self._cluster.admin.create_topics({(topic, 0): (BROKER,)}, own)
         self._cluster.wait(lambda: len(self._cluster.admin.partitions(list(settings))) == len(settings), "the topics")
@@ -199,12 +197,10 @@ def batch_line(batch: Batch) -> Line:
 
 def record_line(batch: Batch, record: Record, source: str) -> Line:
     line = time_of(batch, record.timestamp_ms) | words(
-        offset=record.offset,
-        keySize=-1 if record.key is None else len(record.key),
-        valueSize=-1 if record.value is None else len(record.value),
-        sequence=sequence(batch, record.offset),
+        offset=record.offset, keySize=-1 if record.key is None else len(record.key),
+        valueSize=-1 if record.value is None else len(record.value), sequence=sequence(batch, record.offset),
         headerKeys=f"[{','.join(name for name, _ in record.headers)}]",
-    )
+    )  # fmt: skip
     result = marker(batch, source=source)
     if result is not None:
         return line | words(endTxnMarker=result.type.upper(), coordinatorEpoch=result.coordinator_epoch)

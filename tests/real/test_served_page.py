@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from browsers import chromium, install_axe, violations
+from browsers import install_axe, violations
 from playwright.sync_api import Browser, Page, ViewportSize
 from test_site import ID, stored
 from werkzeug.serving import BaseWSGIServer
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.needs("chromium")
 
 SMALL: Final[ViewportSize] = {"width": 400, "height": 500}
 CHANGE_MS = 20_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -53,12 +53,9 @@ def run_ducktape(home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     tests = UPSTREAM / "ducktape"
     environment = {
-        **os.environ,
-        "KAFKA_HOME": str(home),
-        "KAFKA_HEAP_OPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "WORK": str(folder / "nodes"),
-        "PYTHONPATH": str(tests / "standins"),
-    }
+        **os.environ, "KAFKA_HOME": str(home), "KAFKA_HEAP_OPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "WORK": str(folder / "nodes"), "PYTHONPATH": str(tests / "standins"),
+    }  # fmt: skip
     runner = [sys.executable, "-m", "uv", "tool", "run", "--python", sys.executable, "--from", DUCKTAPE, "ducktape"]
     chosen = ["--cluster", "local_cluster.LocalCluster", "--results-root", str(folder / "results")]
     return completed(*runner, tests / "compaction_replicas_test.py", *chosen, env=environment, cwd=folder)
