@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_soak_client_log import history, of_id
+from test_soak_clients import history, of_id
 from test_soak_truth import TRANSACTIONAL, end, replica
 
 from harness.broker_files.internal_topics.decode import OffsetKey, encode_group_key, encode_offset_key
