@@ -1,8 +1,4 @@
-"""The controller of a generated partition: the view of the cluster's metadata log.
-
-It writes a record for every change of the leader or of the ISR, as ``ReplicationControlManager`` does; a broker whose
-process was killed registers again before it is back in the ISR.
-"""
+"""The controller of a generated partition: its records of changes are those of ``ReplicationControlManager``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,4 @@
-"""Diverged partitions of three replicas, with the metadata log that fits, from seeds.
-
-Clients write, brokers come and go and leaders change, before, during and after the outage in which one or two replicas
-miss what is removed meanwhile. Each of them goes at a moment of its own, at times as the leader, and comes back so.
-"""
+"""Diverged partitions of three replicas, with the metadata log that fits, from seeds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

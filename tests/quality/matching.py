@@ -41,12 +41,8 @@ def complaints(case: Case, found: list[Found]) -> list[str]:
 
 def _is(wrong: Expected, found: Found) -> bool:
     """Tell whether a finding is of this wrong, and says no more than is known."""
-    place = (wrong.topic, wrong.partition) == (found.topic, found.partition) and wrong.broker in found.brokers
-    named = found.anomaly == wrong.anomaly or wrong.anomaly in found.candidates
-    return (
-        place
-        and found.offset in wrong.offsets
-        and (found.key is None or found.key in wrong.keys)
-        and named
-        and (wrong.effect is None or found.effect == wrong.effect or not found.is_sure)
-    )
+    is_there = (wrong.topic, wrong.partition) == (found.topic, found.partition) and wrong.broker in found.brokers
+    is_its_record = found.offset in wrong.offsets and (found.key is None or found.key in wrong.keys)
+    is_named = found.anomaly == wrong.anomaly or wrong.anomaly in found.candidates
+    is_alike = wrong.effect is None or found.effect == wrong.effect or not found.is_sure
+    return is_there and is_its_record and is_named and is_alike

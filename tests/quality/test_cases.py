@@ -1,7 +1,4 @@
-"""The generated cases are what they say: the model and its oracle agree.
-
-To see one again: ``python -m pytest tests/quality --quality-seed SEED --quality-runs 1``.
-"""
+"""The generated cases are what they say: the model and its oracle agree."""
 
 from collections.abc import Iterator
 from pathlib import Path

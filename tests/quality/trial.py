@@ -268,11 +268,9 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         return left
 
     judge = code.copies.judge_reduced
+    differing_places = code.modules["checkers.reduction.beliefs"].differing_places
     failure = _failing(test_reduction, cut_further=code.modules["checkers.reduction.reduce"].cut_further)
-    failure = failure or _failing(
-        test_reduction, differing_places=code.modules["checkers.reduction.beliefs"].differing_places
-    )
-    if failure:
+    if failure := failure or _failing(test_reduction, differing_places=differing_places):
         return failure
     every = reduced(stand.copies)
     let_go = {run for run, *_ in every.cleared} & {case.name for case in AUDIT_CASES}

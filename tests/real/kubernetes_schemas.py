@@ -48,10 +48,8 @@ def strict(node: Any, *, of_names: bool = False) -> Any:
 
 def module(path: str, version: str) -> Path:
     """Download a Go module; return its folder."""
-    done = subprocess.run(
-        ["go", "mod", "download", "-json", f"{path}@{version}"], check=True, capture_output=True, text=True
-    )
-    return Path(json.loads(done.stdout)["Dir"])
+    answer = subprocess.check_output(["go", "mod", "download", "-json", f"{path}@{version}"])
+    return Path(json.loads(answer)["Dir"])
 
 
 def of_kubernetes(version: str) -> dict[str, Any]:

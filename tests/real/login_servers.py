@@ -147,9 +147,8 @@ def kdc(folder: Path) -> Iterator[Kdc]:
     variables = {"KRB5_CONFIG": str(folder / "krb5.conf"), "KRB5_KDC_PROFILE": str(folder / "kdc.conf")}
     subject = Kdc(folder, {**variables, "KRB5CCNAME": f"FILE:{folder}/tickets"})
     subject.call("kdb5_util", "create", "-s", "-r", REALM, "-P", "the master key of a test")
-    daemon = subprocess.Popen(
-        [commands.find("krb5kdc") or "krb5kdc", "-n"], env={**os.environ, **variables}, stdin=subprocess.DEVNULL
-    )
+    command = [commands.find("krb5kdc") or "krb5kdc", "-n"]
+    daemon = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(port), ANSWER_S, "the KDC")
         yield subject

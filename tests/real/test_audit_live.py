@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from audited import KEPT, SECOND, TOPIC, Audited
@@ -55,9 +56,8 @@ def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
     cluster = audited.describe("aud*")
     assert list(cluster.state.topics) == ["audited"]
     assert cluster.settings["audited"]["delete.retention.ms"] == "600000"
-    result = spool(
-        cluster, replica_statuses(cluster), folder, on_progress=lambda *done: messages.append(done), piece_bytes=1 << 19
-    )
+    noted: Any = {"on_progress": lambda *done: messages.append(done), "piece_bytes": 1 << 19}
+    result = spool(cluster, replica_statuses(cluster), folder, **noted)
     assert result.failures == {}
     assert result.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
     assert all(reading.is_complete for reading in result.readings.values())
@@ -117,9 +117,8 @@ def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> N
     for broker, address in zip(BROKERS, audited.inside, strict=True):
         admin.alter_broker(broker, address, dict.fromkeys(THROTTLES, "200000"))
     admin.reassign({COPIED: (1, 2, 3)})
-    clock.wait_until(
-        lambda: isinstance(ask(audited.inside[2], list_log_ends([COPIED]))[COPIED], int), BOUND_S, "the third replica"
-    )
+    third = audited.inside[2]
+    clock.wait_until(lambda: isinstance(ask(third, list_log_ends([COPIED]))[COPIED], int), BOUND_S, "a third replica")
     result = exposure(audited.describe("audited-copy"))
     ((copy,),) = (topic.replicas for topic in result.topics)
     assert copy.broker == 3

@@ -127,9 +127,8 @@ def test_the_log_tells_which_processes_registered(moved: Moved) -> None:
     metadata = read_metadata_log(moved.folders[1] / "__cluster_metadata-0")
     assert {broker: len(offsets) for broker, offsets in metadata.registrations.items()} == {1: 1, 2: 2, 3: 2}
     states = metadata.histories[T].states
-    away, back = (
-        next(s.offset for s in states if s.leader == 2 and (3 in s.isr) is inside) for inside in (False, True)
-    )
+    of_two = [state for state in states if state.leader == 2]
+    away, back = (next(state.offset for state in of_two if (3 in state.isr) is inside) for inside in (False, True))
     assert metadata.registrations[3][0] < away < metadata.registrations[3][1] < back
 
 

@@ -44,9 +44,7 @@ def test_the_log_of_a_controller_is_fetched_as_brokers_have_it(tmp_path: Path, t
         admin.create_topics({TOPIC: (1, 2, 3)}, {})
 
         def wait_for_isr(size: int) -> None:
-            cluster.wait(
-                lambda: [len(one.isr) for one in admin.partitions(["t"]).values()] == [size], f"{size} in sync"
-            )
+            cluster.wait(lambda: [len(p.isr) for p in admin.partitions(["t"]).values()] == [size], f"{size} in sync")
 
         wait_for_isr(3)
         before_ms = RealClock().time_ms()

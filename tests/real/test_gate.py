@@ -30,9 +30,8 @@ def events(folder: Path, by: str) -> list[dict[str, Any]]:
 
 def events_of_topics(folder: Path, by: str) -> set[tuple[str, int, str]]:
     """Return what was done to which topic, by the gate of which broker; whole brokers' events name no topic."""
-    return {
-        (one["event"], one["broker"] if by == GATE else 0, one["topic"]) for one in events(folder, by) if "topic" in one
-    }
+    of_topics = [one for one in events(folder, by) if "topic" in one]
+    return {(one["event"], one["broker"] if by == GATE else 0, one["topic"]) for one in of_topics}
 
 
 @pytest.mark.commit("gate-kafka-3.9-kill")

@@ -160,9 +160,8 @@ def test_tickets_of_kerberos(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
         security = BrokersLogin("GSSAPI", {"sasl.jaas.config": f"{module} {keys};"})
         login = sandbox.root / "client.properties"
         jaas = f'sasl.jaas.config={module} useTicketCache=true principal="{CLIENT}@{REALM}";\n'
-        login.write_text(
-            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n{jaas}"
-        )
+        mechanism = "sasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
+        login.write_text(f"security.protocol=SASL_PLAINTEXT\n{mechanism}{jaas}")
         flag = f"-Djava.security.krb5.conf={realm.folder}/krb5.conf"
         with running(sandbox, "kafka-4.4", security, login, {}, flag) as cluster:
             ran = cluster.call(*EXPOSURE, code=EXIT_USAGE)

@@ -52,26 +52,23 @@ def test_what_is_not_as_expected_fails_and_is_named(night: tuple[Ran, Path, Sand
 def test_a_night_that_was_killed_goes_on_where_it_was(night: tuple[Ran, Path, Sandbox]) -> None:
     _, folder, sandbox = night
     lines = [json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines()]
-    assert [(line["event"], line["outage"]) for line in lines] == [
-        ("began", 0), ("ended", 0), ("began", 1), ("began", 1), ("ended", 1),
-    ]  # fmt: skip
+    expected = [("began", 0), ("ended", 0), ("began", 1), ("began", 1), ("ended", 1)]
+    assert [(line["event"], line["outage"]) for line in lines] == expected
     sandbox.wait_until_nothing_is_left()
 
 
 def test_summaries_say_the_same(night: tuple[Ran, Path, Sandbox]) -> None:
     _, folder, sandbox = night
     content = json.loads((folder / "summary.json").read_text())
-    assert [(cell["cell"]["nemesis"], cell["status"]) for cell in content["cells"]] == [
-        ("kill", "as expected"), ("none", "fixed upstream"),
-    ]  # fmt: skip
+    statuses = {cell["cell"]["nemesis"]: cell["status"] for cell in content["cells"]}
+    assert statuses == {"kill": "as expected", "none": "fixed upstream"}
     (right, _) = content["cells"]
     assert re.search(r"read_committed is frozen at \d+, high watermark", right["witness"])
     for run in right["runs"]:
         assert json.loads((sandbox.results / run / "verdict.json").read_text())["verdict"] == "anomaly"
     cases = ET.parse(sandbox.root / "j.xml").getroot().iter("testcase")  # noqa: S314  (our own)
-    assert {case.get("name"): [child.tag for child in case] for case in cases} == {
-        CELLS["kill"]: [], CELLS["none"]: ["failure"],
-    }  # fmt: skip
+    children = {case.get("name"): [child.tag for child in case] for case in cases}
+    assert children == {CELLS["kill"]: [], CELLS["none"]: ["failure"]}
     assert "## Compaction: 1 of 2 cells as expected" in (sandbox.root / "s.md").read_text()
 
 

@@ -45,12 +45,8 @@ class Change:
             (jar,) = Path(staging).glob("*.jar")
             with zipfile.ZipFile(jar) as packed:
                 text = packed.read(f"{PACKAGE}/{self.name}.java").decode()
-        changed, count = re.subn(
-            rf"^(public (?:final )?class {self.name}\b[^{{]*{{)$",
-            rf'\1 static {{ System.err.println("{self.line}"); }}',
-            text,
-            flags=re.MULTILINE,
-        )
+        head = rf"(?m)^(public (?:final )?class {self.name}\b[^{{]*{{)$"
+        changed, count = re.subn(head, rf'\1 static {{ System.err.println("{self.line}"); }}', text)
         assert count == 1, text[:2000]
         return changed
 

@@ -159,9 +159,8 @@ class Traffic:
             return len(ended) == len(self.partitions)
 
         wait_until(read, BOUND_S, "the end of every partition")
-        (stored,) = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP}).committed(
-            [TopicPartition(*self.partitions[0])], timeout=BOUND_S
-        )
+        group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP})
+        (stored,) = group.committed([TopicPartition(*self.partitions[0])], timeout=BOUND_S)
         consumer.close()
         older = [f"{key}: {served.get(key)} instead of {n}" for key, n in self.acked.items() if served.get(key, -1) < n]
         return older + [f"offset {stored.offset} instead of {self.committed}"] * (stored.offset < self.committed)

@@ -104,10 +104,8 @@ def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> 
 def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str], Sandbox]) -> None:
     faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if network.why_impossible() else "partition"}
     boxes = {target: make_sandbox(f"{target}-at-once") for target in faults}
-    going = {
-        target: boxes[target].run(target, "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
-        for target, nemesis in faults.items()
-    }
+    chosen = ("--anomaly", DATA, "--format", "json", "--nemesis")
+    going = {target: boxes[target].run(target, *chosen, nemesis) for target, nemesis in faults.items()}
     for target, one in going.items():
         assert_every_payload_is_found(one.end())
         boxes[target].wait_until_nothing_is_left()
@@ -117,10 +115,8 @@ def assert_every_payload_is_found(ran: Ran) -> None:
     assert ran.code == EXIT_ANOMALY, ran.output
     verdict = ran.verdict
     assert verdict["verdict"] == "anomaly"
-    found = [
-        (finding["topic"], (finding["anomaly"], finding["effect"]), finding["broker"], finding["candidates"])
-        for finding in verdict["findings"]
-    ]
+    findings = verdict["findings"]
+    found = [(one["topic"], (one["anomaly"], one["effect"]), one["broker"], one["candidates"]) for one in findings]
     assert sorted(found) == sorted((topic, what, ABSENT, []) for topic, what in PAYLOADS.items())
     assert {s["topic"]: s["verdict"] for s in verdict["scenarios"]} == dict.fromkeys(PAYLOADS, "anomaly")
     assert verdict["doubts"] == [], verdict["doubts"]

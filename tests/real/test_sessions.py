@@ -125,10 +125,8 @@ def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tm
     for token in MarkdownIt().parse(page.read_text()):
         if token.type == "fence" and (name := re.match(r"# (\S+\.(?:toml|properties))\n", token.content)):
             (tmp_path / name[1]).write_text(replaced(token.content, stand_ins))
-    session = [
-        replace(one, text=replaced(one.text, stand_ins), output=replaced(one.output, stand_ins))
-        for one in SESSIONS[page]
-    ]
+    texts = [(one, replaced(one.text, stand_ins), replaced(one.output, stand_ins)) for one in SESSIONS[page]]
+    session = [replace(one, text=text, output=output) for one, text, output in texts]
     done = play(session, tmp_path)
     assert len(done) == len(session), f"{session[len(done)].name} did not end"
     failed = [f"{one.command.name}: exit code {one.code}\n{one.output}" for one in done if one.code not in codes(one)]

@@ -36,11 +36,8 @@ def test_the_reproduction_shows_every_consequence(tmp_path: Path) -> None:
     done = completed(UPSTREAM / "reproduction" / "reproduce.sh", env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     rows = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines()[-3:]]
-    assert [row[1:] for row in rows] == [
-        ["record 61", "no record"],
-        ["record 0", "record 10"],
-        ["deleted", "key: k payload: v"],
-    ]
+    expected = [["record 61", "no record"], ["record 0", "record 10"], ["deleted", "key: k payload: v"]]
+    assert [row[1:] for row in rows] == expected
     assert list((tmp_path / "work").iterdir()) == []
 
 
