@@ -71,8 +71,8 @@ def test_an_anomaly_is_one_file_and_its_entries_in_the_catalog(source: Path) -> 
     add(source, "lagging_lso.py", "checkers/anomalies/lagging_lso.py")
     (name,) = re.findall(r"^ +(LAGGING_LSO = .*)$", page("anomaly.md"), re.MULTILINE)
     (scenario,) = re.findall(r"^ +(Scenario\(\n.*?^ +\),)$", page("anomaly.md"), re.MULTILINE | re.DOTALL)
-    insert(source, CATALOG, "\n\ndef put(", f"    {name}")
-    insert(source, CATALOG, ")\n\nGROUP_SCENARIOS = ", scenario)
+    insert(source, CATALOG, "\n\n@dataclass(frozen=True)\nclass PluginAnomaly", f"    {name}")
+    insert(source, CATALOG, ")  # fmt: skip\n\nGROUP_SCENARIOS = ", scenario)
     ended = verdict(source, command)
     assert "lagging-lso" in {finding["anomaly"] for finding in ended["findings"]}
     assert [scenario["anomaly"] for scenario in ended["scenarios"]] == ["lagging-lso"]
