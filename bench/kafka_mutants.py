@@ -355,7 +355,7 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
         kept = results / "kept" / f"{mutant}-{detector}"
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_folder(results), kept, symlinks=True)
-    if with_audit and detector == HEALTHY and line["verdict"] != "failed":
+    if with_audit and detector == HEALTHY and any(run_folder(results).rglob("brokers/*/after-rejoin")):
         outcome = audited(results)
         of_audit = {**line, "detector": AUDIT, "took_s": outcome["took_s"], **judged(outcome, AUDIT)}
         append(LOG, of_audit)
