@@ -11,6 +11,7 @@ from fakes.progress import FakeProgress
 from harness.audit.explain.show import replica_table
 from harness.audit.live import compare as live
 from harness.audit.live.prefilter import Prefiltered, prefilter
+from harness.audit.live.request import AuditRequest
 from harness.cli.audit import audit, show, size_bytes, time_ms
 from harness.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
@@ -81,7 +82,7 @@ def audit_quickly(monkeypatch: pytest.MonkeyPatch, second: Held) -> tuple[Verdic
     filtered = prefilter(cluster)
     monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
-    return live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())
+    return live.audit_quickly(AuditRequest([], ["t"]), FakeProgress())
 
 
 def test_what_brokers_say_is_a_finding_with_advice(

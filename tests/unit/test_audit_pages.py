@@ -14,6 +14,7 @@ from pages import HOSTILE
 from test_audit_summary import audit, finding, partition
 
 from harness.audit.live import compare as live
+from harness.audit.live.request import AuditRequest
 from harness.cli.audit import AuditFiles
 from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, UsageError
@@ -102,7 +103,7 @@ def test_an_interrupt_while_the_first_wave_is_read_keeps_what_brokers_said(
     monkeypatch.setattr(live, "start_compilation", lambda: None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(live.InterruptedAudit) as raised:
-        live.audit_live(live.AuditRequest([], ["t"]), FakeProgress(), SparkOptions())
+        live.audit_live(AuditRequest([], ["t"]), FakeProgress(), SparkOptions())
     (scenario,) = raised.value.verdict.scenarios
     assert (scenario.verdict, scenario.causes) == ("unknown", ("interrupted", "not-comparable"))
 
