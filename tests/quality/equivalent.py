@@ -26,6 +26,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
     "exposure._presence: max -> min": "a snapshot of a replica has an offset once",
     "exposure.criticals: .where(\"f = 'produce'\") -> nothing": "only what was produced has a partition",
+    "removals._written: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'": "what is not known is not true",
+    "coverage.EpochCoverage._assumptions: offset <= since_offset -> offset < since_offset": (
+        "no offset of the metadata log is that of two records"
+    ),
     "removals._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",

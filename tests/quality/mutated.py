@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -59,9 +60,14 @@ def _put(mutant: Mutant) -> ModuleType:
     module = ModuleType(mutant.module)
     module.__file__ = mutant.code.co_filename
     sys.modules[mutant.module] = module
-    # Before its package, which may collect what its modules define.
-    exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
     above, _, last = mutant.module.rpartition(".")
+    # Before its package, which may collect what its modules define: its neighbours are imported without the package.
+    if is_first := above not in sys.modules:
+        sys.modules[above] = empty = ModuleType(above)
+        empty.__path__ = [str(Path(mutant.code.co_filename).parent)]
+    exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
+    if is_first:
+        del sys.modules[above]
     import_module(above)
     setattr(sys.modules[above], last, module)
     return module
