@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.broker_files.metadata_log.history import NO_LEADER, PartitionHistory, PartitionState, absences
-from harness.time_texts import time_text
+from harness.host.clock import time_text
 
 _RESERVED = "A" * 20
 """``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""

@@ -15,8 +15,8 @@ from checkers.evidence.copies import replica_facts
 from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.copies.selection import is_compacted
+from harness.host.clock import duration_text, time_text
 from harness.judge.finding import CheckerRow, name_of, place_of
-from harness.time_texts import duration_text, time_text
 
 OVERDUE_MS: Final = 3_600_000
 """A cleaner with thousands of partitions may begin a pass late. A partition that waits for longer is reported."""

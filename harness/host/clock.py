@@ -1,4 +1,4 @@
-"""Clocks that are passed to their users: bounded waits for conditions, and periodic actions in the background.
+"""Clocks that are passed to their users: bounded waits for conditions, periodic actions, and texts of times.
 
 A simulated cluster has a clock with the same methods (`harness.models.clock`).
 """
@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from datetime import UTC, datetime
+from typing import Final, Protocol, TypeVar
 
 from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
 
@@ -17,6 +18,7 @@ POLL_S = 0.05
 """The time between two evaluations of a condition. Short compared with the fastest timer (segment.ms=100)."""
 JOIN_TIMEOUT_S = 60.0
 """An action may block for as long as a client's operation."""
+UNITS_S: Final = {"days": 86_400, "h": 3_600, "min": 60}
 
 
 class Routine(Protocol):
@@ -149,3 +151,14 @@ class Stages:
             name, since_s = self._current
             self.took_s[name] = round(self.took_s.get(name, 0.0) + self.now_s() - since_s, 3)
             self._current = None
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration, in the largest unit of which it has two."""
+    unit, unit_s = next(((unit, unit_s) for unit, unit_s in UNITS_S.items() if seconds >= unit_s * 2), ("s", 1))
+    return f"{round(seconds / unit_s, 1):g} {unit}"

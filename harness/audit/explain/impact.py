@@ -18,12 +18,12 @@ from harness.broker_files.copies.selection import listed
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.broker_files.metadata_log.history import absences
 from harness.escape import escape
+from harness.host.clock import duration_text, time_text
 from harness.judge.finding import Finding, Place
 from harness.judge.verdict import Verdict
 from harness.kafka_api.client_requests import NO_OFFSET, fetch_offsets_of_groups, list_groups
 from harness.kafka_api.connection import Connection
 from harness.schedules.catalog import Anomaly
-from harness.time_texts import duration_text, time_text
 
 MARKERS: Final = {"committed": "the COMMIT", "aborted": "the ABORT"}
 """The missed marker by the outcome of the transaction."""

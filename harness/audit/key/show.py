@@ -17,10 +17,10 @@ from harness.audit.removal_settings import RemovalSettings
 from harness.broker_files.internal_topics.phrases import state, subject
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import escape, shortened
+from harness.host.clock import duration_text, time_text
 from harness.json_codec import to_json
 from harness.judge.finding import name_of
 from harness.terminal import Terminal
-from harness.time_texts import duration_text, time_text
 
 SHOWN: Final = 20
 """The most records of a replica that are printed as text."""

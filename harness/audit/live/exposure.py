@@ -27,10 +27,10 @@ from harness.audit.live.lags import (
 )
 from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.audit.removal_settings import RemovalSettings, read_settings
+from harness.host.clock import duration_text, time_text
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.transactions import OpenTransaction
-from harness.time_texts import duration_text, time_text
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import Message, RecordType
-from harness.time_texts import time_text
+from harness.host.clock import time_text
 
 NO_LEADER: Final = -1
 
