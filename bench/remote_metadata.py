@@ -1,4 +1,4 @@
-"""What a broker believes about remote segments if its copy of ``__remote_log_metadata`` has diverged.
+"""Shows which remote segments a broker believes in if its copy of ``__remote_log_metadata`` has diverged.
 
     python bench/remote_metadata.py
 
@@ -32,7 +32,7 @@ REPLICAS: Final = {
 
 def main() -> None:
     """Print the answers for each replica."""
-    jars = os.pathsep.join(map(str, jars_for(find_target("kafka-4.4")).paths))
+    jars = jars_for(find_target("kafka-4.4")).classpath
     with tempfile.TemporaryDirectory() as build:
         subprocess.run(["javac", "-d", build, "-cp", jars, SOURCE], check=True)
         command = ["java", "-cp", os.pathsep.join([build, jars]), f"{PACKAGE}.Believed", *REPLICAS.values()]
