@@ -150,16 +150,18 @@ def blame_state(offset: int, states: Sequence[KeyState], coverage: EpochCoverage
     disputed_in = min((state.at.leader_epoch for state in states if state.at is not None), default=None)
     claims = []
     for state in covering:
-        proof = None if state.last is None else coverage.received(state.broker, state.last.leader_epoch)
-        if state.last is not None and proof is not None:
-            claims.append(_Claim(DELETED if state.last.tombstone else state.last.offset, state.broker, proof))
-        elif (state.last is None or state.last.offset < offset) and disputed_in is not None:
-            proof = coverage.received(state.broker, disputed_in)
-            claims += [] if proof is None else [_Claim(SUPERSEDED, state.broker, proof)]
+        last = state.last
+        if last is not None and (proof := coverage.received(state.broker, last.leader_epoch)):
+            claims.append(_Claim(DELETED if last.tombstone else last.offset, state.broker, proof))
+        elif (
+            (last is None or last.offset < offset)
+            and disputed_in is not None
+            and (proof := coverage.received(state.broker, disputed_in))
+        ):
+            claims.append(_Claim(SUPERSEDED, state.broker, proof))
     truths = {claim.truth for claim in claims}
-    # DELETED, or an older value's offset, is more specific than SUPERSEDED.
-    has_specific = any(truth == DELETED or (isinstance(truth, int) and truth < offset) for truth in truths)
-    shown = truths - {SUPERSEDED} if has_specific else truths
+    # DELETED, or a value's offset, is more specific than SUPERSEDED.
+    shown = truths - {SUPERSEDED} or truths
     verdicts = {state.broker: {_is_right(state, truth, offset) for truth in shown} for state in covering}
     return _blame(claims, verdicts, shown)
 

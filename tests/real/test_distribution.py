@@ -84,7 +84,8 @@ def test_one_command_installs_it(tool: str, wheel: Path, tmp_path: Path) -> None
     if tool == "uvx":
         uvx = (sys.executable, "-m", "uv", "tool", "run", "--from", str(wheel))
         shown = call(*uvx, "harness", "--version")
-        assert "--compaction-target" in call(*uvx, "--with", "pytest", "pytest", "--help"), "no plugin for pytest"
+        options = call(*uvx, "--with", "pytest", "pytest", "--help", cwd=tmp_path)
+        assert "--compaction-target" in options, "no plugin for pytest"
     else:
         homes = {"PIPX_HOME": str(tmp_path / "home"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
         call(sys.executable, "-m", "pipx", "install", str(wheel), environment=homes)

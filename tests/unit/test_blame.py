@@ -60,6 +60,11 @@ def deleted(broker: int, offset: int, epoch: int = 0) -> KeyState:
     return KeyState(broker, 0, LastRecord(offset, tombstone=True, leader_epoch=epoch))
 
 
+def lone(broker: int, offset: int) -> KeyState:
+    """Return a replica that serves the value of an offset, and does not have the disputed record."""
+    return KeyState(broker, 0, LastRecord(offset, tombstone=False, leader_epoch=0))
+
+
 def nothing(broker: int, log_start: int = 0) -> KeyState:
     return KeyState(broker, log_start)
 
@@ -84,8 +89,18 @@ ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
         ([SERVED, DELETE_AT_9, value(3, 1)], witnesses(2), DELETED, {1, 3}, {2}),
         (ABORTED_DELETE, witnesses(3), 4, {1, 2}, {3}),
         (ABORTED_DELETE, witnesses(3, since=1), None, set(), set()),
+        # What one witness shows of the key says more than another's lack of the disputed value.
+        ([SERVED, deleted(2, 9), nothing(3)], witnesses(2, 3), DELETED, {1}, {2, 3}),
+        ([lone(1, 4), lone(2, 4), value(3, 5, epoch=1)], Witnesses(since=((1, 0), (2, 1))), 4, {3}, {1, 2}),
+        ([lone(2, 4), value(3, 5, epoch=1)], witnesses(2, since=1), SUPERSEDED, {3}, {2}),
+        ([deleted(1, 9), nothing(2)], witnesses(1, 2), DELETED, set(), {1, 2}),
+        # Logs whose leader epochs contradict each other decide nothing.
+        ([SERVED, GONE, value(3, 5, epoch=1)], witnesses(2, since=1), None, set(), set()),
+        ([value(1, 5, epoch=1), lone(2, 5)], witnesses(2, since=1), None, set(), set()),
+        ([value(1, 5, epoch=1), lone(2, 9)], witnesses(2, since=1), None, set(), set()),
         # A log that starts later neither decides nor is blamed.
         ([SERVED, nothing(2, log_start=6), nothing(3)], witnesses(1, 2), 5, {3}, {1}),
+        ([SERVED, nothing(2, log_start=5)], witnesses(2), SUPERSEDED, {1}, {2}),
         ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
         # A replica with the key in an open transaction is not blamed for the state.
         ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
@@ -108,6 +123,8 @@ def test_witnesses_that_differ_decide_nothing() -> None:
     assert (blame.truth, blame.wrong) == (None, frozenset())
     assert "broker 1 led leader epoch 0; broker 2 led leader epoch 0" in str(blame.contradiction)
     assert blame_state(5, [SERVED, DELETE_AT_9, value(3, 1)], witnesses(2, 3)).contradiction is not None
+    # A newer value does not explain why a complete replica has none.
+    assert blame_state(5, [value(1, 9), GONE, SERVED], witnesses(1, 2)).contradiction is not None
 
 
 def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker() -> None:

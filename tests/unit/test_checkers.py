@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from checker_cases import CASES
-from checker_cases.case import Case
+from checker_cases.case import HIDDEN, Case
 from checker_cases.exposures import EXPOSURES, MARKER, TOMBSTONE
 from literal import write_run
 from pyspark.sql import SparkSession
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck_lso, tombstone_divergence
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import load, raise_if_damaged
+from checkers.finding import LIST
 from checkers.replay.judged import Judged, judge
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
@@ -73,6 +74,9 @@ def test_findings_and_doubts(case: Case, results: Results) -> None:
         assert expected.says in row["explanation"]
         witness = json.loads(row["witness"])
         assert {name: witness.get(name) for name in expected.witness} == expected.witness
+        if expected.anomaly == HIDDEN:
+            # A live audit that rules out a race reads the list of aborted transactions again, or else the record.
+            assert (row["shown_by"] == LIST) == bool({"txnindex", "span"} & set(witness["evidence"]))
     doubts = results.doubts.get(case.history.name, [])
     assert [(row["kind"], row["broker"]) for row in doubts] == [(w.kind, w.broker) for w in case.doubts], doubts
     assert all(expected.says in row["reason"] for row, expected in zip(doubts, case.doubts, strict=True))
