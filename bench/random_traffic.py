@@ -180,7 +180,7 @@ class Traffic:
         write = WrittenRecord(next(self._numbers), *to, key, is_delete, transaction)
         self.log.writes[write.number] = write
 
-        def answered(error: str | None, offset: int) -> None:
+        def answered(error: ClientError | None, offset: int) -> None:
             if error is None:
                 write.offset = offset
 

@@ -116,7 +116,7 @@ class CoordinatorProducer:
         try:
             offset = self.write(to, key.encode() if isinstance(key, str) else key, value)
         except ClientError as error:
-            reply(str(error), NO_OFFSET)
+            reply(error, NO_OFFSET)
         else:
             reply(None, offset)
 

@@ -47,7 +47,7 @@ class LastRecord:
 
 @dataclass(frozen=True)
 class DisputedRecord:
-    """A replica's belief about a disputed record; the last field is the leader epoch of the transaction's marker."""
+    """A replica's belief about a disputed record; the last field is the leader epoch of the marker after it, if any."""
 
     belief: str
     tombstone: bool
@@ -135,7 +135,7 @@ def blame_transaction(states: Sequence[KeyState], coverage: EpochCoverage) -> Bl
     claims = []
     for state in states:
         at = state.at
-        if at is None or not at.transactional or at.belief == OPEN or at.decided_in_leader_epoch is None:
+        if at is None or at.belief == OPEN or at.decided_in_leader_epoch is None:
             continue
         if proof := coverage.received(state.broker, at.leader_epoch, at.decided_in_leader_epoch):
             claims.append(_Claim(at.belief, state.broker, proof))

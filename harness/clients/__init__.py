@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.host.java import Java
 from harness.kafka_api import TopicPartition
 from harness.suggest import nearest
@@ -24,8 +24,9 @@ OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
-Answered: TypeAlias = Callable[[str | None, int], None]
-"""Called once for each record with the error (None without one) and the record's offset, or `NO_OFFSET`."""
+UNEXPECTED: Final = {-1: "UNKNOWN_SERVER_ERROR", 48: "INVALID_TXN_STATE", 51: "CONCURRENT_TRANSACTIONS"}
+"""Errors of Kafka, by code, that no valid operation ends with while there is no fault. A broker's code raised an
+exception that it does not expect; it lost an open transaction; it never ends one, as clients retry the last error."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
@@ -35,12 +36,19 @@ Headers: TypeAlias = list[tuple[str, bytes]]
 TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 
 
-class ClientError(Exception):
-    """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one."""
+class ClientError(HarnessError):
+    """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one.
 
-    def __init__(self, text: str, *, certainly: bool = False) -> None:
+    ``refusal``: the error with which a broker refused it, one of `UNEXPECTED`, else "".
+    """
+
+    def __init__(self, text: str, *, certainly: bool = False, refusal: str = "") -> None:
         super().__init__(text)
-        self.certainly = certainly
+        self.certainly, self.refusal = certainly, refusal
+
+
+Answered: TypeAlias = Callable[[ClientError | None, int], None]
+"""Called once for each record with the error (None without one) and the record's offset, or `NO_OFFSET`."""
 
 
 class LibraryProducer(Protocol):

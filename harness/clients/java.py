@@ -16,6 +16,7 @@ from harness.clients import (
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
+    UNEXPECTED,
     Answered,
     ClientError,
     ClientSpec,
@@ -61,6 +62,11 @@ CONSUMER_CONFIG = {
 CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CLOSE_TIMEOUT_MS = 2_000
+_REFUSALS = {
+    "UnknownServerException": UNEXPECTED[-1],
+    "InvalidTxnStateException": UNEXPECTED[48],
+    "ConcurrentTransactionsException": UNEXPECTED[51],
+}
 
 
 @contextmanager
@@ -123,7 +129,7 @@ class JavaProducer:
         try:
             self._sent.append((self._producer.send(record), reply))
         except Py4JJavaError as error:
-            reply(_message(error), NO_OFFSET)
+            reply(_failure(error), NO_OFFSET)
 
     def flush(self) -> int:
         self._producer.flush()
@@ -132,7 +138,7 @@ class JavaProducer:
             try:
                 offset = future.get().offset()
             except Py4JJavaError as error:
-                answered(_message(error), NO_OFFSET)
+                answered(_failure(error), NO_OFFSET)
             else:
                 answered(None, offset)
         return 0
@@ -213,8 +219,13 @@ def _client_errors() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise ClientError(_message(error)) from error
+        raise _failure(error) from error
 
 
-def _message(error: Py4JJavaError) -> str:
-    return str(error.java_exception.toString())
+def _failure(error: Py4JJavaError) -> ClientError:
+    failure = error.java_exception
+    # The exception of a future has the broker's as its cause.
+    names = [str(each.getClass().getSimpleName()) for each in (failure, failure.getCause()) if each is not None]
+    return ClientError(
+        str(failure.toString()), refusal=next((_REFUSALS[name] for name in names if name in _REFUSALS), "")
+    )

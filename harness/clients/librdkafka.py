@@ -19,6 +19,7 @@ from harness.clients import (
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
+    UNEXPECTED,
     Answered,
     ClientError,
     ClientSpec,
@@ -111,7 +112,7 @@ class LibrdkafkaProducer:
 
         def delivered(error: Any, message: Any) -> None:
             offset = message.offset() if error is None else None
-            reply(None if error is None else str(error), NO_OFFSET if offset is None else offset)
+            reply(None if error is None else _failure(error), NO_OFFSET if offset is None else offset)
 
         content = None if value is None else value.encode()
         with _client_errors():
@@ -189,7 +190,7 @@ class LibrdkafkaConsumer:
         messages = self._consumer.consume(CONSUMED_AT_ONCE, timeout=timeout_s)
         for error in (message.error() for message in messages):
             if error is not None and not error.retriable():
-                raise ClientError(str(error))
+                raise _failure(error)
         delivered: list[Any] = [message for message in messages if message.error() is None]
         return [((message.topic(), message.partition()), message.offset()) for message in delivered]
 
@@ -198,13 +199,17 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
     return [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
 
 
+def _failure(error: KafkaError) -> ClientError:
+    # Only operations with an abortable error certainly had no effect.
+    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=UNEXPECTED.get(error.code(), ""))
+
+
 @contextmanager
 def _client_errors() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        # Only operations with an abortable error certainly had no effect.
-        raise ClientError(str(error), certainly=error.args[0].txn_requires_abort()) from error
+        raise _failure(error.args[0]) from error
     except TimeoutError as error:
         # The time-out of a future has no message.
         raise ClientError("no answer in time") from error

@@ -10,7 +10,11 @@ from harness.run_folder.history import HEADER_OP, HEADER_TXN, History, key_field
 
 
 class OperationFailedError(HarnessError):
-    """An operation of a client that failed; the history contains it."""
+    """An operation of a client process that failed; the history contains it. ``refusal``: as in `ClientError`."""
+
+    def __init__(self, process: str, problem: str, refusal: str = "") -> None:
+        super().__init__(f"{process}: {problem}")
+        self.process, self.refusal = process, refusal
 
 
 def record(history: History, operation: Callable[[], None], **fields: Any) -> None:
@@ -20,7 +24,7 @@ def record(history: History, operation: Callable[[], None], **fields: Any) -> No
         operation()
     except ClientError as error:
         history.complete("fail" if error.certainly else "info", event, error=str(error))
-        raise OperationFailedError(f"{fields['process']}: {fields['f']} failed: {error}") from error
+        raise OperationFailedError(fields["process"], f"{fields['f']} failed: {error}", error.refusal) from error
     history.complete("ok", event)
 
 
@@ -30,7 +34,7 @@ class _Answers:
 
     unanswered: int = 0
     last_offset: int = NO_OFFSET
-    errors: list[str] = field(default_factory=list)
+    errors: list[ClientError] = field(default_factory=list)
 
 
 @dataclass
@@ -123,12 +127,12 @@ class RecordingProducer:
         content = number if is_numbered and value is not None else value
         answers, history = self._answers, self.history
 
-        def answered(error: str | None, offset: int) -> None:
+        def answered(error: ClientError | None, offset: int) -> None:
             answers.unanswered -= 1
             answers.last_offset = offset
             if error is not None:
                 # A record whose delivery timed out may have been written.
-                history.complete("info", event, error=error)
+                history.complete("info", event, error=str(error))
                 answers.errors.append(error)
             elif offset == NO_OFFSET:
                 # The record is written, but without its offset the last value of the key is unknown.
@@ -141,7 +145,7 @@ class RecordingProducer:
             self.library_producer.send((topic, partition), key, content, headers, answered)
         except ClientError as error:
             history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise OperationFailedError(f"{self.process}: produce failed: {error}") from error
+            raise OperationFailedError(self.process, f"produce failed: {error}", error.refusal) from error
 
     def put(self, topic: str, partition: int, key: str | bytes, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` if it is not acknowledged."""
@@ -154,9 +158,9 @@ class RecordingProducer:
         remaining = self.library_producer.flush()
         if remaining or self._answers.errors:
             count = f"{remaining} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
-            failures = "; ".join(self._answers.errors) or count
-            self._answers.errors.clear()
-            raise OperationFailedError(f"{self.process}: {failures}")
+            errors, self._answers.errors = self._answers.errors, []
+            refusal = next((error.refusal for error in errors if error.refusal), "")
+            raise OperationFailedError(self.process, "; ".join(map(str, errors)) or count, refusal)
 
     def record(self, f: str, operation: Callable[[], None], **fields: Any) -> None:
         """Execute and record an operation of this producer, with more ``fields``. Raises as `record` does."""

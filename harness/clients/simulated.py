@@ -108,7 +108,7 @@ class SimulatedProducer:
             error = "the topic was deleted" if is_deleted else self._fenced_text if stored is None else None
             if error is not None:
                 self.unanswered.remove(sent)
-                sent.answered(error, -1)
+                sent.answered(ClientError(error), -1)
                 continue
             if stored is None and self._has_leader(sent.partition):
                 sent.batch = sent.remake()

@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from harness.clients import UNEXPECTED
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
 from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place, finding_about
 from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.inventory import EvidenceDifference
-from harness.schedules.scenario import Critical
+from harness.schedules.scenario import Critical, scenario_and_process
 
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
@@ -80,6 +81,7 @@ def assemble(
     if protection is None and not manifest.get("coordination"):
         trusted.extend(_unremoved(manifest, results.exposure, absent))
         trusted.extend(_stalled(manifest.get("stall")))
+        trusted.extend(_refused(manifest))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)
@@ -229,3 +231,19 @@ def _stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
         text = f"{stall['awaited']}; no fault was injected, and every broker answered all the time"
         witness = {name: stall[name] for name in ("waited_s", "longest_silence_s")}
         yield finding_about("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)
+
+
+def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield ``refused-operation`` for a valid operation that failed, without a fault, with an error of `UNEXPECTED`.
+
+    ``refusal`` of the manifest: the client's ``process``, the ``error``, the ``operation`` in a sentence, and
+    ``longest_silence_s``. On a slow machine a transaction may end late; until then, its client gets the last error.
+    """
+    refusal = manifest.get("refusal")
+    if refusal and not (refusal["error"] == UNEXPECTED[51] and refusal["longest_silence_s"] > LONGEST_SILENCE_S):
+        name, _ = scenario_and_process(refusal["process"])
+        scenario = next((each for each in manifest["scenarios"] if each["name"] == name), manifest["scenarios"][0])
+        place = min(places_of(scenario))
+        text = f"{refusal['operation']}; no fault was injected, and the operation is valid"
+        witness, facts = {"error": refusal["error"]}, {"offset": 0, "effect": "visible", "explanation": text}
+        yield finding_about("refused-operation", place, scenario["replicas"][str(place[1])], witness, **facts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.broker_files.segments.batches import Batch
-from harness.clients import Library, LibraryGroups, LibraryProducer
+from harness.clients import ClientError, Library, LibraryGroups, LibraryProducer
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
@@ -123,9 +123,9 @@ class GroupWorkload:
         self.cluster.wait(is_led, f"topic {topic} to have leaders")
         errors: list[str] = []
 
-        def answered(error: str | None, _offset: int) -> None:
+        def answered(error: ClientError | None, _offset: int) -> None:
             if error is not None:
-                errors.append(error)
+                errors.append(str(error))
 
         producer = self.library.producer(None)
         for number in range(INPUT_RECORDS):

@@ -17,6 +17,7 @@ COMPARED_ALL_THE_SAME: Final = (
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
+    **dict.fromkeys(("blame.: int | str -> int", "blame.: int | str -> str"), "a type"),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
     "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": "such an entry has no marker inside",

@@ -79,7 +79,7 @@ def test_a_patch_in_front_of_a_release(sandbox: Sandbox, tmp_path: Path) -> None
     assert MARK not in (run_dir / "client.log").read_text()
     manifest = json.loads((run_dir / "manifest.json").read_text())
     assert f"--target {name} " in manifest["command"]
-    assert (manifest["build"]["path"], list(manifest["build"]["digests"])) == (str(classes), [name])
+    assert (manifest["build"]["path"], list(manifest["build"]["digests"])) == (str(classes), ["patch"])
 
 
 def test_a_night_on_a_distribution(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A whole run on simulated brokers, without its verdict: the runner, its workloads and faults, and a run folder."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,10 @@ class Simulated:
         return digest.hexdigest()
 
 
-def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> Simulated:
-    """Go through a run with seed 1, or another one. Raises as `RunPlayer.run` does."""
+def simulate(
+    path: Path, target: str, anomaly: str = "all", *, see: Callable[[RunPlayer], object] = id, **options: Any
+) -> Simulated:
+    """Go through a run with seed 1, or another one; ``see`` gets the player first. Raises as `RunPlayer.run` does."""
     plan = plan_run(RunOptions(target, anomaly, **{"seed": 1, **options}))
     path.mkdir(parents=True)
     clock = VirtualClock(RealClock().check_limit)
@@ -53,5 +56,7 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
         cluster_on(equipment, spec, settle_s=plan.timers.settle_s) as cluster,
         plan.system.client(cluster.runtime, plan.options.client)(NOBODY) as library,
     ):
-        RunPlayer(plan, cluster, library, RunFolder(path), messages.append).run()
+        player = RunPlayer(plan, cluster, library, RunFolder(path), messages.append)
+        see(player)
+        player.run()
     return Simulated(RunFolder(path), plan, messages, clock.now_s())

@@ -1,7 +1,7 @@
 """Blame for a disputed record: literal states of replicas 1, 2 and 3, and these states by literal rows."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -101,6 +101,7 @@ ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
         # A log that starts later neither decides nor is blamed.
         ([SERVED, nothing(2, log_start=6), nothing(3)], witnesses(1, 2), 5, {3}, {1}),
         ([SERVED, nothing(2, log_start=5)], witnesses(2), SUPERSEDED, {1}, {2}),
+        ([lone(1, 4), replace(SERVED, broker=2, log_start=4)], witnesses(1), 4, {2}, {1}),
         ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
         # A replica with the key in an open transaction is not blamed for the state.
         ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
@@ -130,16 +131,28 @@ def test_witnesses_that_differ_decide_nothing() -> None:
 def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker() -> None:
     blame = blame_transaction([transactional(1, ABORTED), transactional(2, COMMITTED), nothing(3)], witnesses(1))
     assert (blame.truth, blame.wrong, blame.right) == (ABORTED, frozenset({2}), frozenset({1}))
-    assert blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1)).truth is None
+    still_open = blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1, 2))
+    assert (still_open.truth, still_open.wrong) == (COMMITTED, frozenset())
+    assert blame_transaction([SERVED, transactional(2, ABORTED)], witnesses(1)).truth is None
+
+
+def test_the_witness_with_the_fewest_assumptions_counts() -> None:
+    class Assuming(Witnesses):
+        def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:
+            proof = super().received(broker, first_epoch, last_epoch)
+            return proof and replace(proof, assumptions=("an assumption",) * broker)
+
+    assert blame_state(5, [SERVED, value(2, 5)], Assuming(since=((1, 0), (2, 0)))).assumptions == ("an assumption",)
 
 
 def test_what_replicas_serve_in_words() -> None:
     about = [value(1, 5), transactional(2, ABORTED), transactional(3, OPEN), nothing(4), nothing(5, log_start=7)]
+    about.append(nothing(6, log_start=5))
     assert states_served(5, about) == {
         "the value of offset 5": [1],
         "nothing, with offset 5 believed aborted": [2],
         "nothing, with offset 5 in an open transaction": [3],
-        "nothing": [4],
+        "nothing": [4, 6],
         "nothing (its log starts at 7)": [5],
     }
 

@@ -33,6 +33,7 @@ RECEIVED = {
     "nothing is known": (EpochCoverage(), set()),
     "nobody left the ISR": (coverage(state(1, 1, 0)), {1, 2, 3}),
     "a shrink without a new epoch": (coverage(*AWAY), {1, 3}),
+    "the first leader after a snapshot is known": (coverage(state(1, 1, 0), state(2, 2, 1), since_creation=False), {1}),
     "the ISR before a snapshot is not known": (coverage(*AWAY, since_creation=False), {1}),
     "a leader that stays in the ISR": (coverage(*AWAY, state(4, 2, 1)), {1, 3}),
     "a leader that leaves the ISR later": (coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}),
@@ -66,6 +67,12 @@ def test_epochs_that_are_not_in_the_history_are_not_received() -> None:
 def test_a_restart_since_is_an_assumption() -> None:
     history = coverage(state(5, 1, 0), _1=(2,), _3=(2, 9))
     assert [proof.assumptions != () for broker in (1, 3) if (proof := history.received(broker, 0))] == [False, True]
+
+
+def test_no_record_is_missed_while_there_is_no_leader() -> None:
+    proof = coverage(state(1, 1, 0), state(2, -1, 1)).received(2, 1)
+    assert proof is not None
+    assert proof.reason == "no leader wrote anything since"
 
 
 def test_restarts_that_are_not_known_are_an_assumption() -> None:

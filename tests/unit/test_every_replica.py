@@ -141,6 +141,29 @@ def test_a_replica_that_gets_nothing_while_every_broker_answers_has_stalled() ->
     assert actual["explanation"] == "timed out; no fault was injected, and every broker answered all the time"
 
 
+REFUSAL = {
+    "process": "stuck-lso.tx",
+    "error": "UNKNOWN_SERVER_ERROR",
+    "operation": "stuck-lso.tx: commit failed: unknown",
+    "longest_silence_s": 1.1,
+}
+
+
+@pytest.mark.parametrize("change", [{}, {"error": "CONCURRENT_TRANSACTIONS", "longest_silence_s": 1.0}])
+def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, Any]) -> None:
+    result = assembled(refusal=REFUSAL | change, failure="unknown", nemesis="none", takes_away=False)
+    assert (result["verdict"], names(result)) == ("anomaly", ["refused-operation"])
+    (actual,) = result["findings"]
+    assert (actual["topic"], actual["partition"], actual["effect"]) == ("stuck-lso", 0, "visible")
+    assert actual["witness"] == {"error": (REFUSAL | change)["error"], "brokers": [1, 3, 2]}
+    assert actual["explanation"].startswith("stuck-lso.tx: commit failed: unknown; no fault was injected")
+
+
+def test_a_slow_machine_may_end_a_transaction_late() -> None:
+    result = assembled(refusal=REFUSAL | {"error": "CONCURRENT_TRANSACTIONS"}, failure="unknown")
+    assert (result["verdict"], names(result)) == ("unknown", [])
+
+
 @pytest.mark.parametrize(
     "change", [{"waited_s": 19.9}, {"longest_silence_s": 1.1}], ids=["a short wait", "a slow machine"]
 )

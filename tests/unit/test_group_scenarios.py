@@ -140,7 +140,7 @@ def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None 
     producer = offsets_producer(groups, coordinators, transactional_id, **more)
     answers: list[tuple[str | None, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))
-    producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((error, offset)))
+    producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((error and str(error), offset)))
     return answers, producer, key
 
 
@@ -148,7 +148,7 @@ def test_a_put_commits_and_is_answered_with_the_coordinators_record(groups: Fake
     groups.log = [(b"other", b""), (encode_offset_key(OffsetKey("g", "in", 1)), b"")]
     answers, producer, key = sent(groups, "10")
     assert (answers, groups.calls) == ([(None, 2)], ["commit 10 of in-0 for g"])
-    producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((error, offset)))
+    producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((error and str(error), offset)))
     assert answers[-1] == (None, 3), "the newer one"
 
 
@@ -326,7 +326,7 @@ def producer_of(members: FakeMembers) -> Any:
 def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answer(members: FakeMembers) -> None:
     producer, answers = producer_of(members), []
     for value in ("classic", None):
-        producer.send(UPGRADED, KEY, value, [], lambda error, offset: answers.append((error, offset)))
+        producer.send(UPGRADED, KEY, value, [], lambda error, offset: answers.append((error and str(error), offset)))
     assert answers == [(None, 4), (None, 6)]
     assert members.calls == [
         "g commits {('in', 0): 20}", "g joins for in: classic", "leaves", "g joins for in: consumer", "leaves",
@@ -337,7 +337,7 @@ def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answ
 def test_a_member_that_is_rejected_is_no_record_and_none_is_part_of_a_transaction(members: FakeMembers) -> None:
     producer, answers = producer_of(members), []
     members.joins = False
-    producer.send(UPGRADED, KEY, "classic", [], lambda *answer: answers.append(answer))
+    producer.send(UPGRADED, KEY, "classic", [], lambda error, offset: answers.append((str(error), offset)))
     assert answers == [("GROUP_AUTHORIZATION_FAILED", -1)]
     assert members.calls[-1] == "ends without leaving"
     with pytest.raises(TypeError, match="no transactional id"):

@@ -1,9 +1,10 @@
 """librdkafka's producer: each poll returns a single answer, and a fatal error loses no answer."""
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from fakes.clients import FatalProducer
 
-from harness.clients import librdkafka
+from harness.clients import ClientError, librdkafka
 
 RECORDS = 3
 
@@ -11,11 +12,26 @@ RECORDS = 3
 def test_a_fatal_error_leaves_every_record_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
     producer = librdkafka.LibrdkafkaProducer("nowhere:9", "id", {})
-    messages: list[str | None] = []
+    messages: list[str] = []
     for _ in range(RECORDS):
-        producer.send(("topic", 0), "key", None, [], lambda error, _offset: messages.append(error))
+        producer.send(("topic", 0), "key", None, [], lambda error, _offset: messages.append(str(error)))
     assert producer.flush() == 0
-    assert messages == ["purged"] * RECORDS
+    assert messages == [str(KafkaError(KafkaError._PURGE_QUEUE, "purged"))] * RECORDS
+
+
+def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(producer: FatalProducer, _timeout_s: float) -> None:
+        raise KafkaException(KafkaError(producer.code))
+
+    monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
+    monkeypatch.setattr(FatalProducer, "commit_transaction", refuse, raising=False)
+    refusals = {}
+    for code in (KafkaError.UNKNOWN, KafkaError.INVALID_TXN_STATE, KafkaError.INVALID_PRODUCER_EPOCH):
+        monkeypatch.setattr(FatalProducer, "code", code, raising=False)
+        with pytest.raises(ClientError) as raised:
+            librdkafka.LibrdkafkaProducer("nowhere:9", "id", {}).transact("commit")
+        refusals[code] = raised.value.refusal
+    assert [*refusals.values()] == ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", ""]
 
 
 def test_what_is_not_answered_in_time_is_counted() -> None:

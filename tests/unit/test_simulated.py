@@ -10,9 +10,13 @@ from simulated import Simulated, simulate
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.cli.run import command_line
+from harness.clients import ClientError, TransactionStep
+from harness.clients.recorded import OperationFailedError
+from harness.clients.simulated import SimulatedProducer
 from harness.errors import UsageError
 from harness.play.options import RunOptions
 from harness.play.run import run
+from harness.play.run_player import RunPlayer
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
 from harness.targets import SIMULATED
@@ -43,6 +47,34 @@ def payload(run: Simulated, broker: int, snapshot: str = AFTER_REJOIN) -> set[st
 def test_the_same_seed_gives_the_same_bytes_everywhere_and_another_seed_others(target: str, tmp_path: Path) -> None:
     assert simulate(tmp_path / "run", target).digest() == DIGESTS[target]
     assert simulate(tmp_path / "other", target, seed=2).digest() != DIGESTS[target]
+
+
+@pytest.mark.parametrize(
+    ("nemesis", "step", "is_the_brokers"),
+    [("none", "commit", True), ("kill", "begin", True), ("kill", "commit", False)],
+    ids=["no fault", "before the fault", "during the fault"],
+)
+def test_what_a_broker_refuses_without_a_fault_is_known_afterwards(
+    nemesis: str, step: str, is_the_brokers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = SimulatedProducer.transact
+
+    def refuse(producer: SimulatedProducer, asked: TransactionStep) -> None:
+        if asked == step and not str(producer.transactional_id).startswith("filler"):
+            raise ClientError("no", refusal="UNKNOWN_SERVER_ERROR")
+        transact(producer, asked)
+
+    monkeypatch.setattr(SimulatedProducer, "transact", refuse)
+    players: list[RunPlayer] = []
+    with pytest.raises(OperationFailedError, match="no"):
+        simulate(tmp_path / "run", "sim-kafka", "stuck-lso", nemesis=nemesis, see=players.append)
+    (player,) = players
+    facts = {
+        "process": "stuck-lso.tx",
+        "error": "UNKNOWN_SERVER_ERROR",
+        "operation": f"stuck-lso.tx: {step} failed: no",
+    }
+    assert player.refusal is None if not is_the_brokers else facts.items() <= dict(player.refusal or {}).items()
 
 
 @pytest.mark.parametrize("nemesis", sorted(SCRIPTS.keys() - UNSUPPORTED_NEMESES))

@@ -167,8 +167,8 @@ class FakeLibrary:
         self.calls.append("flush")
         for offset, answered in enumerate(self.answers):
             has_no_offset = self.fails.pop("offset", None) is not None
-            error = "timed out" if not has_no_offset and self.fails.pop("answer", None) is not None else None
-            answered(error, NO_OFFSET if has_no_offset else offset)
+            is_late = not has_no_offset and self.fails.pop("answer", None) is not None
+            answered(ClientError("timed out") if is_late else None, NO_OFFSET if has_no_offset else offset)
         self.answers.clear()
         return 0
 

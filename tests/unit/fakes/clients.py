@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from harness.clients import Answered, ClientError, Headers, LibraryProducer, TransactionStep
 from harness.kafka_api import TopicPartition
@@ -63,7 +63,7 @@ class FakeProducer:
         self.library.calls.append(f"{'delete' if value is None else 'put'} {key} in {to[0]}-{to[1]}")
         log = self.library.logs.setdefault(to, [])
         offset = self.library.starts.get(to, 0) + len(log)
-        error = "timed out" if key in self.library.refused else None
+        error = ClientError("timed out") if key in self.library.refused else None
         log.append(Sent(key, value, {name: text.decode() for name, text in headers}))
         self.unanswered.append(partial(reply, error, offset))
 
@@ -93,5 +93,5 @@ class FatalProducer:
         if not self._is_fatal:
             self._is_fatal = True
             raise KafkaException("out of order sequence number")
-        self._waiting.popleft()("purged", None)
+        self._waiting.popleft()(KafkaError(KafkaError._PURGE_QUEUE, "purged"), None)
         return 1
