@@ -138,30 +138,30 @@ def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None 
         lambda _: 1, groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock()
     )
     producer = offsets_producer(groups, coordinators, transactional_id, **more)
-    answers: list[tuple[str | None, int]] = []
+    answers: list[tuple[str, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))
-    producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((error and str(error), offset)))
+    producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((str(error or ""), offset)))
     return answers, producer, key
 
 
 def test_a_put_commits_and_is_answered_with_the_coordinators_record(groups: FakeGroups) -> None:
     groups.log = [(b"other", b""), (encode_offset_key(OffsetKey("g", "in", 1)), b"")]
     answers, producer, key = sent(groups, "10")
-    assert (answers, groups.calls) == ([(None, 2)], ["commit 10 of in-0 for g"])
-    producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((error and str(error), offset)))
-    assert answers[-1] == (None, 3), "the newer one"
+    assert (answers, groups.calls) == ([("", 2)], ["commit 10 of in-0 for g"])
+    producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((str(error or ""), offset)))
+    assert answers[-1] == ("", 3), "the newer one"
 
 
 def test_a_put_in_a_transaction_is_the_transactions(groups: FakeGroups) -> None:
     answers, _, _ = sent(groups, "60", transactional_id="t")
-    assert (answers, groups.calls) == ([(None, 0)], ["producer t", "commit 60 of in-0 for g"])
+    assert (answers, groups.calls) == ([("", 0)], ["producer t", "commit 60 of in-0 for g"])
 
 
 def test_a_delete_is_of_the_group_its_input_or_an_offset_that_expires(groups: FakeGroups) -> None:
     groups.log = [(encode_offset_key(OffsetKey("g", "in", 0)), b"10")]
-    assert sent(groups, None)[0] == [(None, 1)]
-    assert sent(groups, None, deletes=Deletion.INPUT)[0] == [(None, 2)]
-    assert sent(groups, None, deletes=Deletion.EXPIRY)[0] == [(None, 4)], "the tombstone, and not the commit before it"
+    assert sent(groups, None)[0] == [("", 1)]
+    assert sent(groups, None, deletes=Deletion.INPUT)[0] == [("", 2)]
+    assert sent(groups, None, deletes=Deletion.EXPIRY)[0] == [("", 4)], "the tombstone, and not the commit before it"
     assert groups.calls == ["delete g", "delete in", "create in", "expire in-0 of g"]
 
 
@@ -326,8 +326,8 @@ def producer_of(members: FakeMembers) -> Any:
 def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answer(members: FakeMembers) -> None:
     producer, answers = producer_of(members), []
     for value in ("classic", None):
-        producer.send(UPGRADED, KEY, value, [], lambda error, offset: answers.append((error and str(error), offset)))
-    assert answers == [(None, 4), (None, 6)]
+        producer.send(UPGRADED, KEY, value, [], lambda error, offset: answers.append((str(error or ""), offset)))
+    assert answers == [("", 4), ("", 6)]
     assert members.calls == [
         "g commits {('in', 0): 20}", "g joins for in: classic", "leaves", "g joins for in: consumer", "leaves",
     ]  # fmt: skip

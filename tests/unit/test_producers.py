@@ -21,7 +21,7 @@ def test_a_fatal_error_leaves_every_record_answered(monkeypatch: pytest.MonkeyPa
 
 def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(producer: FatalProducer, _timeout_s: float) -> None:
-        raise KafkaException(KafkaError(producer.code))
+        raise KafkaException(KafkaError(producer.code))  # type: ignore[attr-defined]
 
     monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
     monkeypatch.setattr(FatalProducer, "commit_transaction", refuse, raising=False)
