@@ -1,5 +1,6 @@
 """Transactions, markers and topics after Kafka's known bugs, by the programs of `bench`."""
 
+import late_marker
 import pytest
 import recovered_transaction
 import skipped_marker
@@ -33,6 +34,19 @@ def test_the_next_marker_ends_a_transaction_without_one(given: list[str], code: 
     ran = CliRunner().invoke(skipped_marker.main, given)
     assert f"skipped {skipped} markers; {served}" in ran.output, ran.output
     assert ran.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("client", "code", "keys"),
+    [
+        ("librdkafka", EXIT_ANOMALY, "first; second; aborted, of a forgotten producer"),
+        ("java", EXIT_CLEAN, "first; second"),
+    ],
+)
+def test_a_late_marker_commits_the_next_transaction_of_version_1(client: str, code: int, keys: str) -> None:
+    ran = CliRunner().invoke(late_marker.main, ["--version", "4.4.0", "--client", client])
+    assert ran.exit_code == code, ran.output
+    assert ran.output.splitlines()[-1] == f"a read_committed consumer gets: {keys}"
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
