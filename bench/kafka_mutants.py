@@ -8,10 +8,10 @@
 
 ``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
 value) to the methods of ``kafka_mutants_java/methods.toml``. Mutants are drawn at random with a fixed seed, in turn
-from each area; nobody chooses them. The first draw has 42 points, of which the JVM's verifier accepts 40. The second
-has 21, which nobody runs before checks were added.
+from each area; nobody chooses them. The first draw has 42 points, the second and the third have 21 each. Nobody runs
+a draw before the checks were added that earlier draws called for.
 
-``executed`` runs each detector once with stock classes that have a probe at each point of both draws. A mutant whose
+``executed`` runs each detector once with stock classes that have a probe at each point of all draws. A mutant whose
 point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
 the same probe.
 
@@ -58,7 +58,7 @@ PASSES = "passes"
 PASSES_CASES = 200
 RUNS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up")
 DETECTORS = (PASSES, *RUNS, AUDIT)
-DRAWS = {1: (0, 42), 2: (42, 63)}
+DRAWS = {1: (0, 42), 2: (42, 63), 3: (63, 84)}
 SEED = 46
 TIME_LIMIT_S = 300
 LOG = HERE.parent / "results" / "kafka-mutants.jsonl"
@@ -266,7 +266,7 @@ def show(mutant: str) -> None:
 @click.option("--results", type=click.Path(path_type=Path), required=True)
 @click.option("--detector", "detectors", multiple=True, default=(PASSES, *RUNS))
 def executed(results: Path, detectors: tuple[str, ...]) -> None:
-    """Run each detector on stock classes with probes, and log which mutants of both draws it executes."""
+    """Run each detector on stock classes with probes, and log which mutants of all draws it executes."""
     drawn = [point.mutant for point in draw(*DRAWS)]
     patch = results / "probes"
     shutil.rmtree(patch, ignore_errors=True)
