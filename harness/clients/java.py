@@ -116,7 +116,7 @@ class JavaProducer:
         self._sent: list[tuple[Any, Answered]] = []
 
     def transact(self, step: TransactionStep) -> None:
-        with _client_errors():
+        with client_errors():
             getattr(self._producer, "initTransactions" if step == "init" else f"{step}Transaction")()
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
@@ -145,7 +145,7 @@ class JavaProducer:
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         member = self._jvm.org.apache.kafka.clients.consumer.ConsumerGroupMetadata(group)
-        with _client_errors():
+        with client_errors():
             self._producer.sendOffsetsToTransaction(_java_offsets(self._jvm, offsets), member)
 
 
@@ -158,13 +158,13 @@ class JavaGroups:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         consumer = self._consumer({"group.id": group})
-        with _client_errors(), closing(JavaConsumer(self._jvm, consumer)):
+        with client_errors(), closing(JavaConsumer(self._jvm, consumer)):
             consumer.commitSync(_java_offsets(self._jvm, offsets))
 
     def delete(self, group: str) -> None:
         config = {**CONNECTION, **self._connection, "default.api.timeout.ms": TIMEOUT_MS}
         admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))
-        with closing(admin), _client_errors():
+        with closing(admin), client_errors():
             admin.deleteConsumerGroups(self._jvm.java.util.List.of(group)).all().get()
 
     def producer(self, transactional_id: str) -> JavaProducer:
@@ -190,7 +190,7 @@ class JavaConsumer:
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
         timeout = self._jvm.java.time.Duration.ofMillis(int(timeout_s * 1000))
-        with _client_errors():
+        with client_errors():
             records = self._consumer.poll(timeout).iterator()
         delivered = []
         while records.hasNext():
@@ -215,7 +215,8 @@ def _java_offsets(jvm: Any, offsets: Mapping[TopicPartition, int]) -> Any:
 
 
 @contextmanager
-def _client_errors() -> Iterator[None]:
+def client_errors() -> Iterator[None]:
+    """Raise `ClientError` for an exception of the client."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,4 +1,6 @@
-"""Transactions, markers and topics after Kafka's known bugs, by the programs of `bench`."""
+"""Transactions, markers and topics after Kafka's known bugs, by the programs of `bench`; errors of Kafka's client."""
+
+from pathlib import Path
 
 import late_marker
 import pytest
@@ -7,7 +9,11 @@ import skipped_marker
 from click.testing import CliRunner
 from known_bugs_rig import booted
 
+from harness.clients import ClientError, ClientSpec, java
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
+from harness.host.java import find_java
+from harness.targets import find_target
+from harness.targets.jars import jars_for
 
 TOPIC = "t"
 
@@ -64,3 +70,18 @@ def test_a_deletion_by_id_spares_the_topic_that_comes_next(version: str) -> None
         bed.cluster.wait(lambda: not bed.cluster.admin.partitions([TOPIC]), "the topic to be gone again")
         with pytest.raises(HarnessError, match="topic t has no id"):
             bed.cluster.admin.topic_id(TOPIC)
+
+
+@pytest.mark.parametrize(("error", "refusal"), [
+    ("UnknownServerException", "UNKNOWN_SERVER_ERROR"), ("InvalidTxnStateException", "INVALID_TXN_STATE"),
+    ("TimeoutException", ""),
+])  # fmt: skip
+def test_kafkas_own_client_names_what_a_broker_refuses(tmp_path: Path, error: str, refusal: str) -> None:
+    classpath = jars_for(find_target("kafka-4.4")).classpath
+    spec = ClientSpec("a-test", "127.0.0.1:9", find_java(), classpath, tmp_path, tmp_path / "java.log")
+    with java.virtual_machine(spec) as jvm:
+        future = jvm.java.util.concurrent.CompletableFuture()
+        future.completeExceptionally(getattr(jvm.org.apache.kafka.common.errors, error)("refused"))
+        with pytest.raises(ClientError, match=error) as raised, java.client_errors():
+            future.get()
+    assert raised.value.refusal == refusal
