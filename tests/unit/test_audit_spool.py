@@ -175,14 +175,11 @@ def test_spans_are_what_the_leader_says_of_times() -> None:
         spans_between(cluster, 1, None)
 
 
-@pytest.mark.parametrize(
-    ("failure", "reason"),
-    [
-        ({"dies_after": 7}, "127.0.0.1:9002 does not answer: gone"),
-        ({"error": NOT_LEADER}, "NotLeaderForPartitionError"),
-        ({"fetch_versions": (13, 17)}, "supports none of the versions 11, 12 of Fetch"),
-    ],
-)
+@pytest.mark.parametrize(("failure", "reason"), [
+    ({"dies_after": 7}, "127.0.0.1:9002 does not answer: gone"),
+    ({"error": NOT_LEADER}, "NotLeaderForPartitionError"),
+    ({"fetch_versions": (13, 17)}, "supports none of the versions 11, 12 of Fetch"),
+])  # fmt: skip
 def test_a_replica_that_cannot_be_read_is_named_and_the_others_are_read(
     tmp_path: Path, failure: dict[str, Any], reason: str
 ) -> None:

@@ -32,16 +32,13 @@ WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28t
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)
 
 
-@pytest.mark.parametrize(
-    ("group", "partitions", "partition"),
-    [
-        ("", 50, 0),
-        ("a", 50, 97 % 50),
-        ("group-stuck-lso-2", 5, 0),
-        ("polygenelubricants", 50, 0),  # the smallest integer, whose absolute value is out of range
-        ("\U0001f600", 1000, 772_899 % 1000),  # two UTF-16 units, as in Java
-    ],
-)
+@pytest.mark.parametrize(("group", "partitions", "partition"), [
+    ("", 50, 0),
+    ("a", 50, 97 % 50),
+    ("group-stuck-lso-2", 5, 0),
+    ("polygenelubricants", 50, 0),  # the smallest integer, whose absolute value is out of range
+    ("\U0001f600", 1000, 772_899 % 1000),  # two UTF-16 units, as in Java
+])  # fmt: skip
 def test_a_group_is_kept_where_java_puts_it(group: str, partitions: int, partition: int) -> None:
     assert offsets_partition(group, partitions) == partition
 
@@ -191,16 +188,12 @@ BEGINS = "with broker 1 it begins"
 SKIPS_ALL = f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0"
 
 
-@pytest.mark.parametrize(
-    ("offset", "there", "sentences"),
-    [
-        (60, 10, [f"{A_CONSUMER}skips offsets 10 to 59 of in-0; {BEGINS} at offset 10"]),
-        (10, 11, [f"{A_CONSUMER}repeats offset 10 of in-0; {BEGINS} at offset 11"]),
-        (10, None, [SKIPS_ALL, f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted"]),
-        (61, 61, []),
-    ],
-    ids=["skips", "repeats", "deleted", "no effect"],
-)
+@pytest.mark.parametrize(("offset", "there", "sentences"), [
+    (60, 10, [f"{A_CONSUMER}skips offsets 10 to 59 of in-0; {BEGINS} at offset 10"]),
+    (10, 11, [f"{A_CONSUMER}repeats offset 10 of in-0; {BEGINS} at offset 11"]),
+    (10, None, [SKIPS_ALL, f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted"]),
+    (61, 61, []),
+], ids=["skips", "repeats", "deleted", "no effect"])  # fmt: skip
 def test_a_consequence_is_what_differs_between_coordinators(
     offset: int, there: int | None, sentences: list[str]
 ) -> None:
@@ -233,16 +226,12 @@ def test_without_a_broker_that_stayed_nothing_is_concluded() -> None:
     assert group_consequences(seen(2, first={}, offsets={}), [2]) == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "brokers"),
-    [
-        ({}, [1, 3]),
-        ({1: {"first": {"0": 61}}}, None),
-        ({3: {"answer": None}}, [1]),
-        ({1: {"answer": None}, 3: {"answer": None}}, None),
-    ],
-    ids=["all that stayed", "delivered", "one answers", "only the absent one"],
-)
+@pytest.mark.parametrize(("changes", "brokers"), [
+    ({}, [1, 3]),
+    ({1: {"first": {"0": 61}}}, None),
+    ({3: {"answer": None}}, [1]),
+    ({1: {"answer": None}, 3: {"answer": None}}, None),
+], ids=["all that stayed", "delivered", "one answers", "only the absent one"])  # fmt: skip
 def test_a_group_that_no_coordinator_lets_go_on_is_stuck(
     changes: dict[int, dict[str, Any]], brokers: list[int] | None
 ) -> None:

@@ -119,17 +119,14 @@ def test_a_dry_run_is_one_round_that_changes_nothing(
     assert f"a guard would change {changed} of " in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "Missing option '--bootstrap-server'"),
-        ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
-        ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
-        ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
-        ((*RUNNING, "--interval", "0"), "is not a number from 0.2 to 3600"),
-        ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    ((), "Missing option '--bootstrap-server'"),
+    ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
+    ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
+    ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
+    ((*RUNNING, "--interval", "0"), "is not a number from 0.2 to 3600"),
+    ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
+])  # fmt: skip
 @pytest.mark.usefixtures("cluster")
 def test_wrong_options_are_one_sentence(words: tuple[str, ...], message: str) -> None:
     done = run(*words)

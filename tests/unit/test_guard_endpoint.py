@@ -113,17 +113,14 @@ def test_the_endpoint_listens_on_loopback_by_default(command: click.Command) -> 
     assert listen.default == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
-    ("status", "wrong"),
-    [
-        (STATUS, None),
-        (GuardStatus(), "no round has succeeded yet"),
-        (replace(STATUS, round_ms=NOW_MS - 15_001), "the last round that succeeded was 15 s ago"),
-        (replace(STATUS, round_ms=NOW_MS - 59_000, interval_s=20.0), None),
-        (replace(STATUS, unpaused=frozenset("u")), "exposed and not paused: u"),
-        (replace(STATUS, unpaused=frozenset("u"), leads=False), None),
-    ],
-)
+@pytest.mark.parametrize(("status", "wrong"), [
+    (STATUS, None),
+    (GuardStatus(), "no round has succeeded yet"),
+    (replace(STATUS, round_ms=NOW_MS - 15_001), "the last round that succeeded was 15 s ago"),
+    (replace(STATUS, round_ms=NOW_MS - 59_000, interval_s=20.0), None),
+    (replace(STATUS, unpaused=frozenset("u")), "exposed and not paused: u"),
+    (replace(STATUS, unpaused=frozenset("u"), leads=False), None),
+])  # fmt: skip
 def test_what_is_wrong_is_a_sentence(status: GuardStatus, wrong: str | None) -> None:
     assert unhealthy(status, NOW_MS) == ([] if wrong is None else [wrong])
 

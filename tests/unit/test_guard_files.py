@@ -111,14 +111,11 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "left_out", "error"),
-    [
-        ("guard --dry-run", (), "no broker answers"),
-        ("guard --dry-run", ("waitress",), "ModuleNotFoundError"),
-        ("watch --checks-only --state state", (), "no broker answers"),
-    ],
-)
+@pytest.mark.parametrize(("command", "left_out", "error"), [
+    ("guard --dry-run", (), "no broker answers"),
+    ("guard --dry-run", ("waitress",), "ModuleNotFoundError"),
+    ("watch --checks-only --state state", (), "no broker answers"),
+])  # fmt: skip
 def test_the_small_image_has_the_packages_of_its_commands(command: str, left_out: Sequence[str], error: str) -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     present = needed_by(groups["guard"]) | {"compaction-harness"}

@@ -122,16 +122,12 @@ def test_only_the_topics_that_are_asked_for(tmp_path: Path) -> None:
     assert metadata.topics == {"t", "u"}
 
 
-@pytest.mark.parametrize(
-    ("log", "offsets"),
-    [
-        ([BEGIN, *CREATED, END, change("t", 0, leader=2)], [2, 4]),
-        ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, change("t", 0, leader=3)], [1, 5]),
-        ([*CREATED, BEGIN, change("t", 0, leader=2)], [1]),
-        ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, BEGIN, change("t", 0, leader=3), END], [1, 6]),
-    ],
-    ids=["ended", "aborted", "open", "aborted, then ended"],
-)
+@pytest.mark.parametrize(("log", "offsets"), [
+    ([BEGIN, *CREATED, END, change("t", 0, leader=2)], [2, 4]),
+    ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, change("t", 0, leader=3)], [1, 5]),
+    ([*CREATED, BEGIN, change("t", 0, leader=2)], [1]),
+    ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, BEGIN, change("t", 0, leader=3), END], [1, 6]),
+], ids=["ended", "aborted", "open", "aborted, then ended"])  # fmt: skip
 def test_transactions_of_the_log(tmp_path: Path, log: Sequence[Written], offsets: list[int]) -> None:
     found = states(read(tmp_path, *log))
     assert [state.offset for state in found] == offsets
@@ -200,17 +196,14 @@ def test_the_last_batch_may_be_cut(tmp_path: Path) -> None:
     assert read_metadata_log(folder).end_offset == 2
 
 
-@pytest.mark.parametrize(
-    ("second", "reason"),
-    [
-        (encode_log([change("t", 0, leader=2)], first_offset=3), "offset 3 follows offset 1: a segment is missing"),
-        (encode_log([change("t", 0, leader=2)], first_offset=2).replace(b"\4\0\0\0\2", b"\4\0\0\0\3"), "CRC"),
-        (encode_value(b"\1\5\3" + bytes(30), 2), "PartitionChangeRecord of version 3"),
-        (encode_value(b"\1\2\0\2", 2), "malformed TopicRecord"),
-        (encode_value(None, 2), "malformed frame"),
-        (encode_log([change("t", 0, leader=2)], first_offset=2), "cut"),
-    ],
-)
+@pytest.mark.parametrize(("second", "reason"), [
+    (encode_log([change("t", 0, leader=2)], first_offset=3), "offset 3 follows offset 1: a segment is missing"),
+    (encode_log([change("t", 0, leader=2)], first_offset=2).replace(b"\4\0\0\0\2", b"\4\0\0\0\3"), "CRC"),
+    (encode_value(b"\1\5\3" + bytes(30), 2), "PartitionChangeRecord of version 3"),
+    (encode_value(b"\1\2\0\2", 2), "malformed TopicRecord"),
+    (encode_value(None, 2), "malformed frame"),
+    (encode_log([change("t", 0, leader=2)], first_offset=2), "cut"),
+])  # fmt: skip
 def test_damage_is_reported(tmp_path: Path, second: bytes, reason: str) -> None:
     folder = write_metadata_log(tmp_path, CREATED)
     (folder / f"{2:020}.log").write_bytes(second)
@@ -269,18 +262,15 @@ DIRECTORIES = ["t_n7b6OtVqaueacDajzd0A", "6aREaZ8bV5hnzItOcnmTvQ", "fiA4-45cMqtX
 CREATED_3_9 = {**T_0, **AS_CREATED, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "directories": DIRECTORIES}
 
 
-@pytest.mark.parametrize(
-    ("text", "type_", "version", "fields"),
-    [
-        (TOPIC_3_9, RecordType.TOPIC, 0, {"name": "t", "topic_id": "k0U6m6vCSqujXlWzx5zTdw"}),
-        (PARTITION_3_9, RecordType.PARTITION, 1, CREATED_3_9),
-        (REASSIGNED_3_9, CHANGED, 1, {**T_0, "replicas": [3, 2, 1], "directories": DIRECTORIES[::-1]}),
-        (ELECTED_4_4, CHANGED, 2, {"partition_id": 0, "topic_id": "6xKFufSATJea_yAQxOXpZw", "leader": 3}),
-        (SHRUNK_3_9, CHANGED, 1, {**T_0, "isr": [1, 2], "leader": 2}),
-        (BEGIN_4_4, RecordType.BEGIN_TRANSACTION, 0, {}),
-        (END_4_4, RecordType.END_TRANSACTION, 0, {}),
-    ],
-)
+@pytest.mark.parametrize(("text", "type_", "version", "fields"), [
+    (TOPIC_3_9, RecordType.TOPIC, 0, {"name": "t", "topic_id": "k0U6m6vCSqujXlWzx5zTdw"}),
+    (PARTITION_3_9, RecordType.PARTITION, 1, CREATED_3_9),
+    (REASSIGNED_3_9, CHANGED, 1, {**T_0, "replicas": [3, 2, 1], "directories": DIRECTORIES[::-1]}),
+    (ELECTED_4_4, CHANGED, 2, {"partition_id": 0, "topic_id": "6xKFufSATJea_yAQxOXpZw", "leader": 3}),
+    (SHRUNK_3_9, CHANGED, 1, {**T_0, "isr": [1, 2], "leader": 2}),
+    (BEGIN_4_4, RecordType.BEGIN_TRANSACTION, 0, {}),
+    (END_4_4, RecordType.END_TRANSACTION, 0, {}),
+])  # fmt: skip
 def test_records_of_kafka_and_changes_have_what_changes_alone(
     text: str, type_: RecordType, version: int, fields: dict[str, Any]
 ) -> None:
@@ -310,19 +300,16 @@ def test_a_newer_version_is_refused(of: RecordType) -> None:
         decode_record(bytes([FRAME_VERSION, of, newest + 1, 0]))
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (b"", "malformed frame"),
-        (None, "malformed frame"),
-        (b"\1\2", "malformed frame"),
-        (b"\0\2\0", "frame version 0"),
-        (b"\2\2\0", "frame version 2"),
-        (bytes.fromhex(TOPIC_3_9)[:-1], "malformed TopicRecord"),
-        (bytes.fromhex(TOPIC_3_9) + b"\0", "1 bytes follow"),
-        (bytes.fromhex(PARTITION_3_9).replace(b"\4\0\0\0\1", b"\0\0\0\0\1", 1), "malformed PartitionRecord"),
-    ],
-)
+@pytest.mark.parametrize(("value", "reason"), [
+    (b"", "malformed frame"),
+    (None, "malformed frame"),
+    (b"\1\2", "malformed frame"),
+    (b"\0\2\0", "frame version 0"),
+    (b"\2\2\0", "frame version 2"),
+    (bytes.fromhex(TOPIC_3_9)[:-1], "malformed TopicRecord"),
+    (bytes.fromhex(TOPIC_3_9) + b"\0", "1 bytes follow"),
+    (bytes.fromhex(PARTITION_3_9).replace(b"\4\0\0\0\1", b"\0\0\0\0\1", 1), "malformed PartitionRecord"),
+])  # fmt: skip
 def test_malformed_records_are_refused(value: bytes | None, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         decoded(value or b"")

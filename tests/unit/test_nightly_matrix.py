@@ -45,17 +45,14 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("target", "anomalies", "argument", "scenarios"),
-    [
-        ("kafka-3.9", ["all"], "all", (*PAYLOADS, *GROUPS)),
-        ("kafka-3.9", ["groups"], "groups", GROUPS),
-        ("kafka-3.9", ["groups", "stuck-lso"], "stuck-lso,groups", ("stuck-lso", *GROUPS)),
-        ("kafka-3.9", ["stuck-lso", "committed-to-aborted"], "committed-to-aborted,stuck-lso",
-         ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")),
-        ("sim-kafka", ["all"], "all", PAYLOADS),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("target", "anomalies", "argument", "scenarios"), [
+    ("kafka-3.9", ["all"], "all", (*PAYLOADS, *GROUPS)),
+    ("kafka-3.9", ["groups"], "groups", GROUPS),
+    ("kafka-3.9", ["groups", "stuck-lso"], "stuck-lso,groups", ("stuck-lso", *GROUPS)),
+    ("kafka-3.9", ["stuck-lso", "committed-to-aborted"], "committed-to-aborted,stuck-lso",
+     ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")),
+    ("sim-kafka", ["all"], "all", PAYLOADS),
+])  # fmt: skip
 def test_one_run_is_for_all_anomalies_of_a_target(
     target: str, anomalies: list[str], argument: str, scenarios: tuple[str, ...]
 ) -> None:
@@ -154,16 +151,13 @@ def test_newest_patches_are_asked_of_those_who_publish_them(publisher: Any) -> N
     assert {name: newest(name) for name in names} == dict.fromkeys(names) | published
 
 
-@pytest.mark.parametrize(
-    ("target", "answer", "says"),
-    [
-        ("kafka-4.4", (503, {}), "Maven Central does not list the versions of kafka: 503"),
-        ("kafka-4.4", (200, b"<metadata"), "Maven Central does not list the versions of kafka: "),
-        ("redpanda-26.2", (404, {}), "Docker Hub does not list the versions of redpanda: 404"),
-        ("redpanda-26.2", (200, {"errors": []}), "Docker Hub does not list the versions of redpanda: 'results'"),
-        ("redpanda-26.2", (200, []), "Docker Hub does not list the versions of redpanda: "),
-    ],
-)
+@pytest.mark.parametrize(("target", "answer", "says"), [
+    ("kafka-4.4", (503, {}), "Maven Central does not list the versions of kafka: 503"),
+    ("kafka-4.4", (200, b"<metadata"), "Maven Central does not list the versions of kafka: "),
+    ("redpanda-26.2", (404, {}), "Docker Hub does not list the versions of redpanda: 404"),
+    ("redpanda-26.2", (200, {"errors": []}), "Docker Hub does not list the versions of redpanda: 'results'"),
+    ("redpanda-26.2", (200, []), "Docker Hub does not list the versions of redpanda: "),
+])  # fmt: skip
 def test_places_that_do_not_tell(target: str, answer: tuple[int, Any], says: str, publisher: Any) -> None:
     publisher.answers = {MAVEN_METADATA: answer, f"{TAGS}1": answer}
     with pytest.raises(UsageError, match=re.escape(says)) as raised:
@@ -171,35 +165,32 @@ def test_places_that_do_not_tell(target: str, answer: tuple[int, Any], says: str
     assert "leave it out" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("target = ['kafka-3.9']", "unknown key 'target'; did you mean targets"),
-        ("targets = []", "names no targets"),
-        ("targets = 'kafka-3.9'", "targets is 'kafka-3.9'; give a list of names"),
-        ("targets = ['kafka-3.8']", "unknown target 'kafka-3.8'"),
-        ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "unknown anomaly 'stuck'"),
-        ("targets = ['kafka-3.9']\nnemeses = ['bridge']", "kafka-3.9 librdkafka bridge local: --nemesis bridge"),
-        ("targets = ['kafka-3.9']\nclients = ['go']", "'go'"),
-        ("targets = ['kafka-3.9']\nruntimes = ['moon']", "moon"),
-        ("targets = ['kafka-3.9']\nrepeats = 0", "repeats is 0"),
-        ("targets = ['kafka-3.9']\nset = ['a=b']", "--set 'a=b'"),
-        ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
-        ("targets = ['sim-kafka']\nanomalies = ['groups']", "scenarios about consumer groups need a real Kafka"),
-        ("targets = ['kafka-4.4']\nprotections = ['gates']", "unknown protection 'gates'; did you mean gate"),
-        ("targets = ['kafka-4.4']\nruntimes = ['docker']\nprotections = ['gate']", "--gate is for --runtime local"),
-        ("targets = [", "is not TOML"),
-        ("[[soak]]\nminutes = 3", "[[soak]] of"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "unknown key 'minute'; did you mean minutes"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nminutes = 0", "minutes is 0; give a number above 0"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nseed = true", "seed is True"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nexpect = 'nowhere.toml'", "'nowhere.toml'; give an existing file"),
-        ("targets = ['redpanda-25.3']\n[[soak]]", "redpanda-25.3: soak is for Kafka and sim-kafka"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nprotections = ['guard']", "a soak has none or gate"),
-        ("targets = ['sim-kafka']\n[[soak]]\nprotections = ['gate']", "sim-kafka has no broker processes on this host"),
-        ("targets = ['kafka-4.4']\nsoak = 3", "give soaks as [[soak]] blocks"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("target = ['kafka-3.9']", "unknown key 'target'; did you mean targets"),
+    ("targets = []", "names no targets"),
+    ("targets = 'kafka-3.9'", "targets is 'kafka-3.9'; give a list of names"),
+    ("targets = ['kafka-3.8']", "unknown target 'kafka-3.8'"),
+    ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "unknown anomaly 'stuck'"),
+    ("targets = ['kafka-3.9']\nnemeses = ['bridge']", "kafka-3.9 librdkafka bridge local: --nemesis bridge"),
+    ("targets = ['kafka-3.9']\nclients = ['go']", "'go'"),
+    ("targets = ['kafka-3.9']\nruntimes = ['moon']", "moon"),
+    ("targets = ['kafka-3.9']\nrepeats = 0", "repeats is 0"),
+    ("targets = ['kafka-3.9']\nset = ['a=b']", "--set 'a=b'"),
+    ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
+    ("targets = ['sim-kafka']\nanomalies = ['groups']", "scenarios about consumer groups need a real Kafka"),
+    ("targets = ['kafka-4.4']\nprotections = ['gates']", "unknown protection 'gates'; did you mean gate"),
+    ("targets = ['kafka-4.4']\nruntimes = ['docker']\nprotections = ['gate']", "--gate is for --runtime local"),
+    ("targets = [", "is not TOML"),
+    ("[[soak]]\nminutes = 3", "[[soak]] of"),
+    ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "unknown key 'minute'; did you mean minutes"),
+    ("targets = ['kafka-4.4']\n[[soak]]\nminutes = 0", "minutes is 0; give a number above 0"),
+    ("targets = ['kafka-4.4']\n[[soak]]\nseed = true", "seed is True"),
+    ("targets = ['kafka-4.4']\n[[soak]]\nexpect = 'nowhere.toml'", "'nowhere.toml'; give an existing file"),
+    ("targets = ['redpanda-25.3']\n[[soak]]", "redpanda-25.3: soak is for Kafka and sim-kafka"),
+    ("targets = ['kafka-4.4']\n[[soak]]\nprotections = ['guard']", "a soak has none or gate"),
+    ("targets = ['sim-kafka']\n[[soak]]\nprotections = ['gate']", "sim-kafka has no broker processes on this host"),
+    ("targets = ['kafka-4.4']\nsoak = 3", "give soaks as [[soak]] blocks"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_reported_before_anything_runs(text: str, says: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(UsageError) as raised:
@@ -270,14 +261,11 @@ def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuc
     return Cell(target, "librdkafka", nemesis, "local", scenario)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "cells"),
-    [
-        ("anomaly", [cell(), cell("kafka-4.4"), cell("kafka-4.1.0"), cell("kafka-5.0"), cell("kafka-5.0", "relay")]),
-        ("clean", [cell("kafka-4.4", "none"), cell("kafka-4.4", "clock-skew"), cell("kafka-5.0", "none")]),
-        ("clean", [cell("redpanda-25.3")]),
-    ],
-)
+@pytest.mark.parametrize(("verdict", "cells"), [
+    ("anomaly", [cell(), cell("kafka-4.4"), cell("kafka-4.1.0"), cell("kafka-5.0"), cell("kafka-5.0", "relay")]),
+    ("clean", [cell("kafka-4.4", "none"), cell("kafka-4.4", "clock-skew"), cell("kafka-5.0", "none")]),
+    ("clean", [cell("redpanda-25.3")]),
+])  # fmt: skip
 def test_what_this_release_expects(verdict: str, cells: list[Cell]) -> None:
     assert {str(asked): entry.verdict for asked, entry in expected(cells, STANDARD).items()} == dict.fromkeys(
         map(str, cells), verdict
@@ -302,16 +290,13 @@ def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
         expected([cell("redpanda-25.2")], STANDARD)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
-        ("[[expect]]\nverdict = 'clean'\n" * 2 + "target = []", "entry 2: unknown key 'target'; did you mean targets"),
-        ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
-        ("expect = 1", "must consist of [[expect]] entries"),
-        ("[expect", "is not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
+    ("[[expect]]\nverdict = 'clean'\n" * 2 + "target = []", "entry 2: unknown key 'target'; did you mean targets"),
+    ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
+    ("expect = 1", "must consist of [[expect]] entries"),
+    ("[expect", "is not TOML"),
+])  # fmt: skip
 def test_what_is_wrong_with_expectations_is_reported(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         read_expectations(written(tmp_path, text))

@@ -105,14 +105,11 @@ def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
         Ledger.reopen(ledger.path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "is not the folder of a night"),
-        *((text, "is damaged") for text in ("{", "{}", '{"expected": 1}')),
-        ('{"schema": 1}', r"plan\.json has schema 1, not 2: begin another night$"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (None, "is not the folder of a night"),
+    *((text, "is damaged") for text in ("{", "{}", '{"expected": 1}')),
+    ('{"schema": 1}', r"plan\.json has schema 1, not 2: begin another night$"),
+])  # fmt: skip
 def test_what_is_no_night_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
@@ -144,27 +141,24 @@ HOSTILE_SAID = replace(CLEAN_SAID, reason="<script>|`*[x](y)`\x00\x1b\u202e\ud80
 Night = tuple[Plan, list[CellResult], list[str]]
 
 
-@pytest.mark.parametrize(
-    ("verdict", "attempts", "status", "why"),
-    [
-        (ANOMALY, [ended(0, 1, anomalous())], Status.AS_EXPECTED, "it is stuck"),
-        (CLEAN, [ended(0, 1, CLEAN_SAID)], Status.AS_EXPECTED, "all is well"),
-        (CLEAN, [ended(0, 1, anomalous())], Status.REGRESSED, "it is stuck"),
-        (ANOMALY, [ended(0, 1, CLEAN_SAID)], Status.FIXED, "all is well"),
-        (ANOMALY, [ended(0, 1, anomalous("unexplained-divergence"))], Status.OTHER_NAME,
-         "unexplained-divergence: it is stuck"),
-        (ANOMALY, [ended(0, 1, anomalous(STUCK, "aborted-to-committed"))], Status.OTHER_NAME,
-         "stuck-lso, aborted-to-committed: it is stuck"),
-        (ANOMALY, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
-        (CLEAN, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
-        (CLEAN, [failed(), failed(0, 2)], Status.FAILED, "the cluster did not come up"),
-        (CLEAN, [failed(code=254, why="no image")], Status.REFUSED, "no image"),
-        (CLEAN, [], Status.NOT_RUN, "the time was used up before"),
-        # A run that failed later on.
-        (ANOMALY, [replace(ended(0, 1, anomalous()), failure="Spark is gone")], Status.AS_EXPECTED, "it is stuck"),
-        (CLEAN, [replace(ended(0, 1, CLEAN_SAID), failure="Spark is gone")], Status.FAILED, "Spark is gone"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("verdict", "attempts", "status", "why"), [
+    (ANOMALY, [ended(0, 1, anomalous())], Status.AS_EXPECTED, "it is stuck"),
+    (CLEAN, [ended(0, 1, CLEAN_SAID)], Status.AS_EXPECTED, "all is well"),
+    (CLEAN, [ended(0, 1, anomalous())], Status.REGRESSED, "it is stuck"),
+    (ANOMALY, [ended(0, 1, CLEAN_SAID)], Status.FIXED, "all is well"),
+    (ANOMALY, [ended(0, 1, anomalous("unexplained-divergence"))], Status.OTHER_NAME,
+     "unexplained-divergence: it is stuck"),
+    (ANOMALY, [ended(0, 1, anomalous(STUCK, "aborted-to-committed"))], Status.OTHER_NAME,
+     "stuck-lso, aborted-to-committed: it is stuck"),
+    (ANOMALY, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
+    (CLEAN, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
+    (CLEAN, [failed(), failed(0, 2)], Status.FAILED, "the cluster did not come up"),
+    (CLEAN, [failed(code=254, why="no image")], Status.REFUSED, "no image"),
+    (CLEAN, [], Status.NOT_RUN, "the time was used up before"),
+    # A run that failed later on.
+    (ANOMALY, [replace(ended(0, 1, anomalous()), failure="Spark is gone")], Status.AS_EXPECTED, "it is stuck"),
+    (CLEAN, [replace(ended(0, 1, CLEAN_SAID), failure="Spark is gone")], Status.FAILED, "Spark is gone"),
+])  # fmt: skip
 def test_how_a_cell_stands(verdict: str, attempts: list[Attempt], status: Status, why: str) -> None:
     result = result_of(verdict, *attempts)
     assert (result.status, result.why) == (status, why)
@@ -189,20 +183,17 @@ def test_a_cell_has_its_share_of_the_seconds() -> None:
     assert {result.took_s for result in results_of(plan, [ended()])} == {1.7}, "20 s of 12"
 
 
-@pytest.mark.parametrize(
-    ("statuses", "strays", "code"),
-    [
-        ([Status.AS_EXPECTED], [], 0),
-        ([Status.AS_EXPECTED], ["a finding in the control"], 1),
-        ([Status.AS_EXPECTED, Status.REGRESSED], [], 1),
-        ([Status.FIXED, Status.FAILED], [], 1),
-        ([Status.OTHER_NAME], [], 1),
-        ([Status.AS_EXPECTED, Status.UNKNOWN], [], 2),
-        ([Status.FAILED], [], 2),
-        ([Status.REFUSED], [], 2),
-        ([Status.NOT_RUN], [], 2),
-    ],
-)
+@pytest.mark.parametrize(("statuses", "strays", "code"), [
+    ([Status.AS_EXPECTED], [], 0),
+    ([Status.AS_EXPECTED], ["a finding in the control"], 1),
+    ([Status.AS_EXPECTED, Status.REGRESSED], [], 1),
+    ([Status.FIXED, Status.FAILED], [], 1),
+    ([Status.OTHER_NAME], [], 1),
+    ([Status.AS_EXPECTED, Status.UNKNOWN], [], 2),
+    ([Status.FAILED], [], 2),
+    ([Status.REFUSED], [], 2),
+    ([Status.NOT_RUN], [], 2),
+])  # fmt: skip
 def test_exit_codes(statuses: list[Status], strays: list[str], code: int) -> None:
     any_result = result_of(CLEAN, ended(0, 1, CLEAN_SAID))
     assert exit_code([replace(any_result, status=status) for status in statuses], strays) == code
@@ -289,14 +280,11 @@ def test_a_soak_that_finds_something_new_is_a_regression(with_soak: Plan) -> Non
     assert "**REGRESSED** sim-kafka soak drawn drawn sim: expected as-expected" in markdown(with_soak, results, [])
 
 
-@pytest.mark.parametrize(
-    ("verdict", "status", "code", "text"),
-    [
-        (CLEAN, Status.AS_EXPECTED, 0, "clean"),
-        (AS_EXPECTED, Status.AS_EXPECTED, 0, "as-expected"),
-        (UNKNOWN, Status.UNKNOWN, 2, "UNKNOWN"),
-    ],
-)
+@pytest.mark.parametrize(("verdict", "status", "code", "text"), [
+    (CLEAN, Status.AS_EXPECTED, 0, "clean"),
+    (AS_EXPECTED, Status.AS_EXPECTED, 0, "as-expected"),
+    (UNKNOWN, Status.UNKNOWN, 2, "UNKNOWN"),
+])  # fmt: skip
 def test_a_soak_is_a_cell_as_any_other_and_never_clean_with_tolerated_findings(
     verdict: str, status: Status, code: int, text: str, with_soak: Plan
 ) -> None:

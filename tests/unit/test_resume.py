@@ -221,16 +221,13 @@ def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], Non
     assert refusal(subject.folder.path) == expected.format(path=subject.folder.path)
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (("--target", "kafka-4.4"), "leave out --target"),
-        (("--anomaly", "all", "--seed", "3"), "leave out --anomaly, --seed"),
-        (("--set", "topic.segment.ms=1"), "leave out --set"),
-        (("--nemesis", "kill"), "leave out --nemesis"),
-        (("--partitions", "1", "--results", "here"), "leave out --partitions, --results"),
-    ],
-)
+@pytest.mark.parametrize(("more", "expected"), [
+    (("--target", "kafka-4.4"), "leave out --target"),
+    (("--anomaly", "all", "--seed", "3"), "leave out --anomaly, --seed"),
+    (("--set", "topic.segment.ms=1"), "leave out --set"),
+    (("--nemesis", "kill"), "leave out --nemesis"),
+    (("--partitions", "1", "--results", "here"), "leave out --partitions, --results"),
+])  # fmt: skip
 def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[str, ...], expected: str) -> None:
     assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder: {expected}"
 
@@ -414,17 +411,14 @@ def requested(target: str = "kafka-4.4", **more: Any) -> RuntimeRequest:
 HOSTS = Access((Node("n1", 22, "me"),))
 
 
-@pytest.mark.parametrize(
-    ("request_", "engine", "name", "reason"),
-    [
-        (requested("sim-kafka"), None, "sim", "sim-kafka is simulated"),
-        (requested(access=HOSTS), None, "ssh", "hosts are given"),
-        (requested("redpanda-26.2"), None, "docker", "redpanda-26.2 comes as an image only"),
-        (requested(image="x:1"), "there is none", "docker", "an image is given"),
-        (requested(), None, "docker", "the container engine has an image of kafka-4.4"),
-        (requested(), "no engine answers", "local", "no engine answers"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "engine", "name", "reason"), [
+    (requested("sim-kafka"), None, "sim", "sim-kafka is simulated"),
+    (requested(access=HOSTS), None, "ssh", "hosts are given"),
+    (requested("redpanda-26.2"), None, "docker", "redpanda-26.2 comes as an image only"),
+    (requested(image="x:1"), "there is none", "docker", "an image is given"),
+    (requested(), None, "docker", "the container engine has an image of kafka-4.4"),
+    (requested(), "no engine answers", "local", "no engine answers"),
+])  # fmt: skip
 def test_auto_says_what_it_chose_and_why(
     monkeypatch: pytest.MonkeyPatch, request_: RuntimeRequest, engine: str | None, name: str, reason: str
 ) -> None:

@@ -164,23 +164,20 @@ def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pyte
         security.for_brokers("CLIENT")
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"security.protocol": "TLS"}, "security.protocol is TLS; give one of PLAINTEXT, SSL"),
-        ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism is DIGEST-MD5; give one of PLAIN, SCRAM-SHA-256"),
-        ({"sasl.mechanism": None}, "sasl.jaas.config names no serviceName; give sasl.kerberos.service.name=kafka"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: https://"),
-        ({**OAUTH, "sasl.jaas.config": 'x required clientId="ann";'}, "needs clientId and clientSecret"),
-        ({"sasl.mechanism": "AWS_MSK_IAM", "security.protocol": "SASL_PLAINTEXT"}, "needs security.protocol=SASL_SSL"),
-        ({"sasl.jaas.config": 'x required username="ann";'}, "sasl.jaas.config names no password"),
-        ({"sasl.jaas.config": None}, "there is no sasl.jaas.config"),
-        ({"ssl.truststore.type": "BCFKS"}, "is of type BCFKS, which only Java reads; convert it"),
-        ({"ssl.truststore.type": "JKS"}, "cannot be opened"),
-        ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem: No such file"),
-        ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"security.protocol": "TLS"}, "security.protocol is TLS; give one of PLAINTEXT, SSL"),
+    ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism is DIGEST-MD5; give one of PLAIN, SCRAM-SHA-256"),
+    ({"sasl.mechanism": None}, "sasl.jaas.config names no serviceName; give sasl.kerberos.service.name=kafka"),
+    ({"sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: https://"),
+    ({**OAUTH, "sasl.jaas.config": 'x required clientId="ann";'}, "needs clientId and clientSecret"),
+    ({"sasl.mechanism": "AWS_MSK_IAM", "security.protocol": "SASL_PLAINTEXT"}, "needs security.protocol=SASL_SSL"),
+    ({"sasl.jaas.config": 'x required username="ann";'}, "sasl.jaas.config names no password"),
+    ({"sasl.jaas.config": None}, "there is no sasl.jaas.config"),
+    ({"ssl.truststore.type": "BCFKS"}, "is of type BCFKS, which only Java reads; convert it"),
+    ({"ssl.truststore.type": "JKS"}, "cannot be opened"),
+    ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem: No such file"),
+    ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
+])  # fmt: skip
 def test_what_cannot_be_honoured_is_reported_without_the_password(
     tmp_path: Path, tls: dict[str, str], changes: dict[str, str | None], expected: str
 ) -> None:
@@ -278,16 +275,13 @@ def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None
     assert server.asked[0][2].endswith("&scope=write")
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "expected"),
-    [
-        (401, {"error": "invalid_client"}, "HTTP Error 401"),
-        (302, "/elsewhere", "HTTP Error 404"),
-        (200, {"error": "none"}, "KeyError 'access_token'"),
-        (200, ["token"], "TypeError"),
-        (200, {"access_token": "opaque"}, "a token without an expiry"),
-    ],
-)
+@pytest.mark.parametrize(("status", "answer", "expected"), [
+    (401, {"error": "invalid_client"}, "HTTP Error 401"),
+    (302, "/elsewhere", "HTTP Error 404"),
+    (200, {"error": "none"}, "KeyError 'access_token'"),
+    (200, ["token"], "TypeError"),
+    (200, {"access_token": "opaque"}, "a token without an expiry"),
+])  # fmt: skip
 def test_a_server_that_gives_no_token_is_reported_without_the_secret(
     tmp_path: Path, status: int, answer: object, expected: str
 ) -> None:

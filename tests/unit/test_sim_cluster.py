@@ -59,30 +59,23 @@ def test_known_ways_lead_to_their_anomaly_and_without_the_outage_nothing_goes_wr
     assert not wrong(play(rules, stays))
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        ops.TakeSnapshot("after"), ops.Write("q", "K"), ops.End("q", "commit"), ops.End("p", "commit"),
-        ops.Restart("i"), ops.Inject("partition", 2), ops.Heal("lossy", 2), ops.AddReplica(4), ops.CopyBatch(2),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("operation", [
+    ops.TakeSnapshot("after"), ops.Write("q", "K"), ops.End("q", "commit"), ops.End("p", "commit"),
+    ops.Restart("i"), ops.Inject("partition", 2), ops.Heal("lossy", 2), ops.AddReplica(4), ops.CopyBatch(2),
+], ids=str)  # fmt: skip
 def test_what_models_do_not_perform_is_refused(operation: ops.Operation) -> None:
     with pytest.raises(UsageError, match=f"{operation}|{operation.process} (is not a client|has no transactions)"):
         take(begin(V1), operation)
 
 
-@pytest.mark.parametrize(
-    ("before", "step"),
-    [
-        *(("time passes", step) for step in ("p deletes K", "t commits", "2 returns", "1 leads", "4 leads")),
-        ("time passes", "4 cleans"),
-        ("2 leaves", "2 leaves"),
-        ("p puts K; 2 leaves", "2 cleans"),
-        ("2 leaves", "2 leads"),
-        ("2 leads", "2 leaves"),
-    ],
-)
+@pytest.mark.parametrize(("before", "step"), [
+    *(("time passes", step) for step in ("p deletes K", "t commits", "2 returns", "1 leads", "4 leads")),
+    ("time passes", "4 cleans"),
+    ("2 leaves", "2 leaves"),
+    ("p puts K; 2 leaves", "2 cleans"),
+    ("2 leaves", "2 leads"),
+    ("2 leads", "2 leaves"),
+])  # fmt: skip
 def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str) -> None:
     world = play(V1, described(before))
     now_ms = world.now_ms
@@ -394,15 +387,12 @@ def batch(offset: int, at_ms: int, size: int = 10) -> ModelBatch:
 CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
 
 
-@pytest.mark.parametrize(
-    ("settings", "due"),
-    [
-        ({"min.cleanable.dirty.ratio": 0.5}, False),
-        ({"min.cleanable.dirty.ratio": 0.05}, True),
-        ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 499}, True),
-        ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 500}, False),
-    ],
-)
+@pytest.mark.parametrize(("settings", "due"), [
+    ({"min.cleanable.dirty.ratio": 0.5}, False),
+    ({"min.cleanable.dirty.ratio": 0.05}, True),
+    ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 499}, True),
+    ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 500}, False),
+])  # fmt: skip
 def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[str, float], *, due: bool) -> None:
     log = replica(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
     log.cleaned_to = 1

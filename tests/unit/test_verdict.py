@@ -78,15 +78,11 @@ def earn(
     return earn_by_facts({**SCENARIO, **scenario}, facts, on_control, absent=absent, hands_over=hands_over)
 
 
-@pytest.mark.parametrize(
-    ("facts", "how"),
-    [
-        (EXPOSED, "removed it while the replica was absent"),
-        ([fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()], "removed it on the control partition"),
-        (GUARDED_ALL, "every replica removed"),
-    ],
-    ids=["exposed", "nothing was removed", "guarded"],
-)
+@pytest.mark.parametrize(("facts", "how"), [
+    (EXPOSED, "removed it while the replica was absent"),
+    ([fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()], "removed it on the control partition"),
+    (GUARDED_ALL, "every replica removed"),
+], ids=["exposed", "nothing was removed", "guarded"])  # fmt: skip
 def test_clean_is_earned_after_an_absence(facts: list[dict[str, Any]], how: str) -> None:
     earned, lacking = earn(facts)
     assert how in str(earned)
@@ -98,32 +94,29 @@ def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None
     assert earn(facts, critical=["tombstone"])[0] == REMOVED_WHILE_ABSENT
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        *(
-            ([fact(1), fact(3), returned(**changes)], words)
-            for changes, words in (
-                ({"had_payload": False}, "broker 2 did not have the payload"),
-                ({"log_end_before": 30}, "broker 2 was not behind"),
-                ({"held_critical": True}, "broker 2 was not behind"),
-                ({"same_directory": False}, "broker 2 did not keep its log directory"),
-                ({"was_served": False}, "broker 2 was not read over the wire"),
-                ({"log_end_after": 15}, "broker 2 was not read to the high watermark"),
-                ({"high_watermark_after": 40}, "broker 2 was not read to the high watermark"),
-                ({"has_payload": False}, "broker 2 no longer holds the transaction, so nothing shows"),
-            )
-        ),
-        ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
-        ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
-        ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
-        ([fact(1, log_end_before=None), fact(3), returned()], "broker 1 has no files from before the return"),
-        ([fact(1, **KEPT), fact(3, **KEPT_AND_PASSED), returned()], "broker 1 still held it"),
-        ([fact(1), returned()], "on brokers [3]"),
-        ([], "on brokers [1, 2, 3]"),
-        ([fact(b, critical_offset=None) for b in (1, 3, 2)], "never seen on any replica"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "words"), [
+    *(
+        ([fact(1), fact(3), returned(**changes)], words)
+        for changes, words in (
+            ({"had_payload": False}, "broker 2 did not have the payload"),
+            ({"log_end_before": 30}, "broker 2 was not behind"),
+            ({"held_critical": True}, "broker 2 was not behind"),
+            ({"same_directory": False}, "broker 2 did not keep its log directory"),
+            ({"was_served": False}, "broker 2 was not read over the wire"),
+            ({"log_end_after": 15}, "broker 2 was not read to the high watermark"),
+            ({"high_watermark_after": 40}, "broker 2 was not read to the high watermark"),
+            ({"has_payload": False}, "broker 2 no longer holds the transaction, so nothing shows"),
+        )
+    ),
+    ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
+    ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
+    ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
+    ([fact(1, log_end_before=None), fact(3), returned()], "broker 1 has no files from before the return"),
+    ([fact(1, **KEPT), fact(3, **KEPT_AND_PASSED), returned()], "broker 1 still held it"),
+    ([fact(1), returned()], "on brokers [3]"),
+    ([], "on brokers [1, 2, 3]"),
+    ([fact(b, critical_offset=None) for b in (1, 3, 2)], "never seen on any replica"),
+])  # fmt: skip
 def test_clean_is_not_earned(facts: list[dict[str, Any]], words: str) -> None:
     earned, lacking = earn(facts)
     assert earned is None
@@ -145,17 +138,13 @@ def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[st
     return earn([{**row, "kind": kind} for row in facts], critical=[kind], hands_over=True)
 
 
-@pytest.mark.parametrize(
-    ("facts", "kind"),
-    [
-        (handed_over(), "marker"),
-        (handed_over(), "tombstone"),
-        (handed_over(has_payload=False), "tombstone"),
-        (handed_over(has_payload=False, served_digest=1), "marker"),
-        (handed_over(first={"seen_there": False}), "marker"),
-    ],
-    ids=["transaction", "delete", "the copy learnt the delete", "the copy began again", "never seen"],
-)
+@pytest.mark.parametrize(("facts", "kind"), [
+    (handed_over(), "marker"),
+    (handed_over(), "tombstone"),
+    (handed_over(has_payload=False), "tombstone"),
+    (handed_over(has_payload=False, served_digest=1), "marker"),
+    (handed_over(first={"seen_there": False}), "marker"),
+], ids=["transaction", "delete", "the copy learnt the delete", "the copy began again", "never seen"])  # fmt: skip
 def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
     earned, lacking = earn_handover(facts, kind)
     assert earned == "the copy began from a replica that still held it, and continued from a leader that had removed it"
@@ -164,22 +153,19 @@ def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str
         assert earn(facts)[0] is None, "after an outage every replica that stayed has to have removed it"
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        (handed_over(leader={"led": False}), "no replica led the partition from the snapshot on"),
-        (handed_over(leader={"held_critical": True}), "broker 1 still held it when the replica came back"),
-        (handed_over(leader={"seen_there": False}), "broker 1 was never seen to hold it"),
-        (handed_over(leader={"had_payload": True}), "broker 1 still held the payload, so that the copy may have begun"),
-        (handed_over(first={"held_critical": False}), "no other replica still held it, and the payload"),
-        (handed_over(first={"had_payload": False}), "no other replica still held it, and the payload"),
-        ([fact(1, led=True), fact(3, led=True), returned()], "no other replica still held it, and the payload"),
-        (handed_over(had_payload=False), "broker 2 did not have the payload"),
-        (handed_over(log_end_before=21), "broker 2 was not behind"),
-        (handed_over(high_watermark_after=40), "broker 2 was not read to the high watermark"),
-        (handed_over(has_payload=False), "broker 2 no longer holds the transaction"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "words"), [
+    (handed_over(leader={"led": False}), "no replica led the partition from the snapshot on"),
+    (handed_over(leader={"held_critical": True}), "broker 1 still held it when the replica came back"),
+    (handed_over(leader={"seen_there": False}), "broker 1 was never seen to hold it"),
+    (handed_over(leader={"had_payload": True}), "broker 1 still held the payload, so that the copy may have begun"),
+    (handed_over(first={"held_critical": False}), "no other replica still held it, and the payload"),
+    (handed_over(first={"had_payload": False}), "no other replica still held it, and the payload"),
+    ([fact(1, led=True), fact(3, led=True), returned()], "no other replica still held it, and the payload"),
+    (handed_over(had_payload=False), "broker 2 did not have the payload"),
+    (handed_over(log_end_before=21), "broker 2 was not behind"),
+    (handed_over(high_watermark_after=40), "broker 2 was not read to the high watermark"),
+    (handed_over(has_payload=False), "broker 2 no longer holds the transaction"),
+])  # fmt: skip
 def test_clean_is_not_earned_where_a_leader_held_something_else(facts: list[dict[str, Any]], words: str) -> None:
     earned, lacking = earn_handover(facts)
     assert earned is None
@@ -218,42 +204,34 @@ GUARDED_THERE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ([*EXPOSED, *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)], (REMOVED_WHILE_ABSENT, "")),
-        ([*EXPOSED, *on(1, *GUARDED_ALL)], (GUARDED_THERE, "")),
-        (
-            [*EXPOSED, *on(1, fact(1, held_critical=True), fact(3), returned())],
-            (None, "partition 1: marker at offset 20: broker 1 still held it when the replica came back"),
-        ),
-        (
-            [fact(1), fact(3), returned(was_served=False), *on(1, *EXPOSED)],
-            (None, "partition 0: broker 2 was not read over the wire after the rejoin"),
-        ),
-        (
-            EXPOSED,
-            (None, "partition 1: nothing is known of the marker that should have been removed, on brokers [1, 2, 3]"),
-        ),
-    ],
-    ids=["its own offset", "in different ways", "not the second", "not the first", "nothing of the second"],
-)
+@pytest.mark.parametrize(("facts", "expected"), [
+    ([*EXPOSED, *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)], (REMOVED_WHILE_ABSENT, "")),
+    ([*EXPOSED, *on(1, *GUARDED_ALL)], (GUARDED_THERE, "")),
+    (
+        [*EXPOSED, *on(1, fact(1, held_critical=True), fact(3), returned())],
+        (None, "partition 1: marker at offset 20: broker 1 still held it when the replica came back"),
+    ),
+    (
+        [fact(1), fact(3), returned(was_served=False), *on(1, *EXPOSED)],
+        (None, "partition 0: broker 2 was not read over the wire after the rejoin"),
+    ),
+    (
+        EXPOSED,
+        (None, "partition 1: nothing is known of the marker that should have been removed, on brokers [1, 2, 3]"),
+    ),
+], ids=["its own offset", "in different ways", "not the second", "not the first", "nothing of the second"])  # fmt: skip
 def test_each_partition_has_to_earn_clean(facts: list[dict[str, Any]], expected: tuple[str | None, str]) -> None:
     assert earn(facts, replicas=TWO_PARTITIONS) == expected
 
 
-@pytest.mark.parametrize(
-    ("facts_of_3", "expected"),
-    [
-        ([fact(3, **AWAY)], (REMOVED_WHILE_ABSENT, "")),
-        (
-            [fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})],
-            (None, "broker 3 was not behind: it had already been past what it should have missed"),
-        ),
-        ([], (None, "nothing is known of the marker that should have been removed, on brokers [3]")),
-    ],
-    ids=["behind", "not behind", "unknown"],
-)
+@pytest.mark.parametrize(("facts_of_3", "expected"), [
+    ([fact(3, **AWAY)], (REMOVED_WHILE_ABSENT, "")),
+    (
+        [fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})],
+        (None, "broker 3 was not behind: it had already been past what it should have missed"),
+    ),
+    ([], (None, "nothing is known of the marker that should have been removed, on brokers [3]")),
+], ids=["behind", "not behind", "unknown"])  # fmt: skip
 def test_each_absent_broker_has_to_have_been_behind(
     facts_of_3: list[dict[str, Any]], expected: tuple[str | None, str]
 ) -> None:
@@ -315,20 +293,17 @@ def test_a_finding_is_an_anomaly() -> None:
 PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}
 
 
-@pytest.mark.parametrize(
-    ("results", "verdict", "reason"),
-    [
-        ({}, "clean", "the others removed it while the replica was absent"),
-        ({"exposure": []}, "unknown", "nothing is known of the marker"),
-        ({"findings": [finding()], "doubts": [doubt("contradiction")]}, "unknown", "it differs"),
-        ({"findings": [finding()], "doubts": [doubt("contradiction", broker=3)]}, "anomaly", "frozen"),
-        ({"doubts": [doubt("contradiction")]}, "unknown", "it differs"),
-        ({"doubts": [doubt("unexplained")]}, "unknown", "it differs"),
-        ({"raised": {"stuck_lso": "ValueError: no"}}, "unknown", "ValueError: no"),
-        ({"findings": [finding()], "coordination": dict.fromkeys(PROVEN, False)}, "anomaly", "frozen"),
-        ({"failure": "broker 3 ended by itself", "exposure": []}, "unknown", "broker 3 ended by itself"),
-    ],
-)
+@pytest.mark.parametrize(("results", "verdict", "reason"), [
+    ({}, "clean", "the others removed it while the replica was absent"),
+    ({"exposure": []}, "unknown", "nothing is known of the marker"),
+    ({"findings": [finding()], "doubts": [doubt("contradiction")]}, "unknown", "it differs"),
+    ({"findings": [finding()], "doubts": [doubt("contradiction", broker=3)]}, "anomaly", "frozen"),
+    ({"doubts": [doubt("contradiction")]}, "unknown", "it differs"),
+    ({"doubts": [doubt("unexplained")]}, "unknown", "it differs"),
+    ({"raised": {"stuck_lso": "ValueError: no"}}, "unknown", "ValueError: no"),
+    ({"findings": [finding()], "coordination": dict.fromkeys(PROVEN, False)}, "anomaly", "frozen"),
+    ({"failure": "broker 3 ended by itself", "exposure": []}, "unknown", "broker 3 ended by itself"),
+])  # fmt: skip
 def test_a_verdict_has_its_reason(results: dict[str, Any], verdict: str, reason: str) -> None:
     result = assembled(**results)
     assert (result["verdict"], bool(result["findings"])) == (verdict, verdict == "anomaly")
@@ -438,15 +413,12 @@ def test_findings_break_guarantees_and_replicas_that_contradict_themselves_do_no
     assert tombstones(result)["holds"] is None
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"guarantees": ()}, "no removal of a key's last tombstone was observed"),
-        ({"guarantees": None, "raised": {"guarantees": "ValueError: no"}}, "ValueError: no"),
-        ({"guarantees": None, "failure": "broker 3 ended"}, "broker 3 ended"),
-        ({"guarantees": None}, "the run did not go to its end"),
-    ],
-)
+@pytest.mark.parametrize(("given", "why"), [
+    ({"guarantees": ()}, "no removal of a key's last tombstone was observed"),
+    ({"guarantees": None, "raised": {"guarantees": "ValueError: no"}}, "ValueError: no"),
+    ({"guarantees": None, "failure": "broker 3 ended"}, "broker 3 ended"),
+    ({"guarantees": None}, "the run did not go to its end"),
+])  # fmt: skip
 def test_a_guarantee_without_anything_to_be_judged_by(given: dict[str, Any], why: str) -> None:
     result = tombstones(assembled(**given))
     assert (result["holds"], result["compared"]) == (None, 0)
@@ -466,17 +438,14 @@ def test_published_verdicts_keep_to_it() -> None:
     assert broken == {}
 
 
-@pytest.mark.parametrize(
-    ("part", "changes", "named"),
-    [
-        (None, {"verdict": "fine"}, "$.verdict"),
-        (None, {"schema": 2}, "$.schema"),
-        (None, {"guarantee": []}, "$"),
-        ("findings", {"effect": "big"}, "$.findings[0].effect"),
-        ("findings", {"unnamed": "x"}, "$.findings[0]"),
-        ("scenarios", {"reason": None}, "$.scenarios[0].reason"),
-    ],
-)
+@pytest.mark.parametrize(("part", "changes", "named"), [
+    (None, {"verdict": "fine"}, "$.verdict"),
+    (None, {"schema": 2}, "$.schema"),
+    (None, {"guarantee": []}, "$"),
+    ("findings", {"effect": "big"}, "$.findings[0].effect"),
+    ("findings", {"unnamed": "x"}, "$.findings[0]"),
+    ("scenarios", {"reason": None}, "$.scenarios[0].reason"),
+])  # fmt: skip
 def test_what_does_not_keep_to_it_is_named(part: str | None, changes: dict[str, Any], named: str) -> None:
     verdict = json.loads(PUBLISHED[0].read_text())
     (verdict if part is None else verdict[part][0]).update(changes)
@@ -484,14 +453,11 @@ def test_what_does_not_keep_to_it_is_named(part: str | None, changes: dict[str, 
     assert violation.startswith(f"{named}: ")
 
 
-@pytest.mark.parametrize(
-    ("cls", "path"),
-    [
-        (Verdict, ()), (ScenarioVerdict, ("scenarios",)), (Finding, ("findings",)),
-        (InternalRecord, ("findings", "record")), (ServedState, ("findings", "record", "states")),
-        (GuaranteeResult, ("guarantees",)), (Violation, ("guarantees", "violations")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cls", "path"), [
+    (Verdict, ()), (ScenarioVerdict, ("scenarios",)), (Finding, ("findings",)),
+    (InternalRecord, ("findings", "record")), (ServedState, ("findings", "record", "states")),
+    (GuaranteeResult, ("guarantees",)), (Violation, ("guarantees", "violations")),
+])  # fmt: skip
 def test_classes_have_the_fields_of_the_schema(cls: Any, path: tuple[str, ...]) -> None:
     described = schema()
     for name in path:

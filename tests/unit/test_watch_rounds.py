@@ -108,15 +108,12 @@ def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
     return {(sample.name.removeprefix(watch_status.PREFIX), *sample.labels.values()): sample.value for sample in every}
 
 
-@pytest.mark.parametrize(
-    ("suspected", "tried", "before_ms", "topics"),
-    [
-        pytest.param({}, {}, 1000, "new b c a", id="new ones come first, then the oldest comparison"),
-        pytest.param({"a": 501, "b": 299}, {}, 1000, "a new b c", id="a suspect since its comparison precedes all"),
-        pytest.param({"a": 501}, {}, 299, "a new", id="a recent comparison is not repeated without a suspicion"),
-        pytest.param({}, {"new": 450, "b": 600}, 1000, "c new a b", id="a failed one waits as if it were compared"),
-    ],
-)
+@pytest.mark.parametrize(("suspected", "tried", "before_ms", "topics"), [
+    pytest.param({}, {}, 1000, "new b c a", id="new ones come first, then the oldest comparison"),
+    pytest.param({"a": 501, "b": 299}, {}, 1000, "a new b c", id="a suspect since its comparison precedes all"),
+    pytest.param({"a": 501}, {}, 299, "a new", id="a recent comparison is not repeated without a suspicion"),
+    pytest.param({}, {"new": 450, "b": 600}, 1000, "c new a b", id="a failed one waits as if it were compared"),
+])  # fmt: skip
 def test_order_of_comparisons(suspected: dict[str, int], tried: dict[str, int], before_ms: int, topics: str) -> None:
     compared_ms = {"a": 500, "b": 300, "c": 400}
     partitions = {(topic, 0): WatchedPartition(1, time_ms) for topic, time_ms in compared_ms.items()}
@@ -214,16 +211,13 @@ class TestStatus:
         assert "consumers of broker 2 get nothing" in text
         assert not re.search(r'(src|href)="(https?:)?//', text)
 
-    @pytest.mark.parametrize(
-        ("changes", "wrong"),
-        [
-            ({}, []),
-            ({"check_failure": "no broker answers"}, ["the last round failed: no broker answers"]),
-            ({"comparison_failure": "t-0: gone"}, ["the last comparison failed: t-0: gone"]),
-            ({"checks": replace(STATUS.checks, time_ms=NOW_MS - 181_000)},
-             ["the last round that succeeded was 181 s ago"]),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("changes", "wrong"), [
+        ({}, []),
+        ({"check_failure": "no broker answers"}, ["the last round failed: no broker answers"]),
+        ({"comparison_failure": "t-0: gone"}, ["the last comparison failed: t-0: gone"]),
+        ({"checks": replace(STATUS.checks, time_ms=NOW_MS - 181_000)},
+         ["the last round that succeeded was 181 s ago"]),
+    ])  # fmt: skip
     def test_failures_and_old_checks_are_problems(self, changes: Any, wrong: Sequence[str]) -> None:
         status = replace(STATUS, **changes)
         assert watch_status.problems(status, NOW_MS) == wrong
