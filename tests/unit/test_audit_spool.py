@@ -180,9 +180,7 @@ def test_spans_are_what_the_leader_says_of_times() -> None:
     ({"error": NOT_LEADER}, "NotLeaderForPartitionError"),
     ({"fetch_versions": (13, 17)}, "supports none of the versions 11, 12 of Fetch"),
 ])  # fmt: skip
-def test_a_replica_that_cannot_be_read_is_named_and_the_others_are_read(
-    tmp_path: Path, failure: dict[str, Any], reason: str
-) -> None:
+def test_a_replica_that_cannot_be_read_is_named(tmp_path: Path, failure: dict[str, Any], reason: str) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, **failure)})
     assert result.readings.keys() == {(1, TP)}
     assert result.failures.keys() == {(2, TP)}
@@ -256,10 +254,9 @@ def test_old_magics_pass_as_they_are() -> None:
     assert entries(message) == [BatchEntry(0, 26, 12, 12)]
 
 
-@pytest.mark.parametrize(
-    ("offset", "size_bytes", "rest"),
-    [(0, 13, b"\0"), (0, -5, b"\0"), (0, 14, b"\0"), (-3, 50, b"\0"), (3, 50, b"\xff")],
-)
+@pytest.mark.parametrize(("offset", "size_bytes", "rest"), [
+    (0, 13, b"\0"), (0, -5, b"\0"), (0, 14, b"\0"), (-3, 50, b"\0"), (3, 50, b"\xff"),
+])  # fmt: skip
 def test_what_no_broker_serves_is_damage(offset: int, size_bytes: int, rest: bytes) -> None:
     damaged = struct.pack(">qiib", offset, size_bytes, 0, 2) + rest * 60
     with pytest.raises(CorruptLogError, match="s at byte 62: impossible"):

@@ -13,18 +13,9 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from sample_logs import old_entry, sealed
 from stored_markers import encode_marker
 
+from harness.broker_files.segments import batches as segment_batches
 from harness.broker_files.segments import codecs
-from harness.broker_files.segments.batches import (
-    Batch,
-    CorruptLogError,
-    Marker,
-    OldEntry,
-    Record,
-    iter_batches,
-    iter_entries,
-    iter_records,
-    marker,
-)
+from harness.broker_files.segments.batches import Batch, CorruptLogError, Marker, OldEntry, Record, iter_batches, marker
 from harness.broker_files.segments.encode import encode_batch
 
 SOURCE = "t-0/00.log"
@@ -73,7 +64,7 @@ def only(data: bytes | str) -> Batch:
 
 
 def records(batch: Batch) -> list[Record]:
-    return list(iter_records(batch, source=SOURCE))
+    return list(segment_batches.iter_records(batch, source=SOURCE))
 
 
 def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptLogError | None]:
@@ -285,7 +276,10 @@ def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     old = [old_entry(3, 0), old_entry(9, 1, b"", b"")]
     new = encode_batch(base_offset=10, records=[Record(10, 0, b"k", b"v")])
     data = b"".join([*old, new])
-    assert list(iter_entries(data, source=SOURCE))[:2] == [OldEntry(0, 28, 3, 0), OldEntry(28, 34, 9, 1)]
+    assert list(segment_batches.iter_entries(data, source=SOURCE))[:2] == [
+        OldEntry(0, 28, 3, 0),
+        OldEntry(28, 34, 9, 1),
+    ]
     assert [batch.position for batch in iter_batches(data, source=SOURCE)] == [62]
     error = error_in(old[1] + old[0])
     assert (error.position, error.reason) == (34, "base offset 3 follows offset 9")
@@ -370,7 +364,7 @@ def test_malformed_records(payload: bytes, count: int, reason: str) -> None:
 def test_records_before_a_malformed_one_are_yielded_and_the_error_has_the_position_of_the_batch() -> None:
     header = patched(encode_batch(base_offset=2, last_offset=3), 57, struct.pack(">i", 2) + RECORD)
     *_, batch = iter_batches(small_log()[0] + header, source=SOURCE)
-    reader = iter_records(batch, source=SOURCE)
+    reader = segment_batches.iter_records(batch, source=SOURCE)
     assert next(reader) == Record(2, -1, b"k", b"v")
     with pytest.raises(CorruptLogError, match="at byte 78: record 2 of 2"):
         next(reader)

@@ -209,9 +209,7 @@ def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[s
         assert [row for row in rows if row.split()[0] == name and nemesis.summary[:30] in row] != []
 
 
-def test_a_run_of_several_scenarios_is_a_table_and_a_paragraph_for_each_kind_of_finding(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_run_of_several_scenarios_is_a_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     verdicts = ["anomaly", "anomaly", "clean", "unknown"]
     audited = audited_verdict("s", "t", "u", "v")
     scenarios = tuple(replace(of, verdict=each) for of, each in zip(audited.scenarios, verdicts, strict=True))
@@ -293,9 +291,7 @@ UNFINISHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 
 
 @pytest.mark.parametrize(("write", "expected"), UNFINISHED.values(), ids=UNFINISHED)
-def test_check_refuses_what_is_no_finished_run(
-    machine: Machine, write: Callable[[Path], None], expected: list[str]
-) -> None:
+def test_check_refuses_an_unfinished_run(machine: Machine, write: Callable[[Path], None], expected: list[str]) -> None:
     path = machine.root / "run"
     write(path)
     error = machine.refusal("check", path)
@@ -342,9 +338,7 @@ def planned_before(spark: SparkSession, folder: RunFolder) -> Results:
 
 @pytest.mark.parametrize("judge", [check.check_folder, planned_before], ids=lambda judge: judge.__name__)
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named_with_its_place(
-    spark: SparkSession, tmp_path: Path, name: str, judge: Callable[[SparkSession, RunFolder], Results]
-) -> None:
+def test_damage_is_named_with_its_place(spark: SparkSession, tmp_path: Path, name: str, judge: Any) -> None:
     run_folder(tmp_path)
     folder, _ = open_run_folder(tmp_path / "run")
     where = damage(folder.path, name)

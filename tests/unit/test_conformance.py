@@ -421,9 +421,7 @@ def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_pa
     ([ops.Write("t3", "k", topic="first"), ops.Write("t3", "k", topic="soak-1")], SHRUNK, "it needs one partition"),
     ([ops.Inject("kill", 1), ops.Heal("kill", 1), ops.Inject("kill", 3)], SHRUNK, "faults of one broker"),
 ])  # fmt: skip
-def test_a_schedule_that_conform_cannot_play_is_rejected_before_a_broker_starts(
-    tmp_path: Path, steps: list[str | Operation], plan: RoundPlan, reason: str
-) -> None:
+def test_rejected_schedules(tmp_path: Path, steps: list[str | Operation], plan: RoundPlan, reason: str) -> None:
     path = stored(tmp_path, *steps, plan=plan)
     with pytest.raises(UsageError, match=f"^{path}: conform cannot play this schedule: .*{reason}"):
         command.main(["--target", "kafka-4.4", "--schedule", str(path)], standalone_mode=False)
@@ -469,9 +467,7 @@ def test_what_a_coordinator_answers() -> None:
 @pytest.mark.parametrize(("transactional_id", "value", "name"), [
     (None, b"7", "OffsetCommitRequest"), ("tx", b"7", "TxnOffsetCommitRequest"), (None, None, "OffsetDeleteRequest"),
 ])  # fmt: skip
-def test_a_record_of_a_group_is_written_by_its_coordinator(
-    transactional_id: str | None, value: bytes | None, name: str
-) -> None:
+def test_requests_that_write_records_of_groups(transactional_id: str | None, value: bytes | None, name: str) -> None:
     request: Any = offset_request(ProducerIdentity(transactional_id, 5, 2), "g", 1, [(b"K", value)]).message
     (topic,) = request.topics
     (partition,) = topic.partitions

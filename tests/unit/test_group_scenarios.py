@@ -54,11 +54,6 @@ def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
     assert group_in("g", 3, 10).startswith("g-")
 
 
-@pytest.mark.parametrize(("name", "protocols"), [("kafka-3.9", ("classic",)), ("kafka-4.0", ("classic", "consumer"))])
-def test_group_protocols_are_those_of_the_version(name: str, protocols: tuple[str, ...]) -> None:
-    assert plan_run(RunOptions(name, "groups")).target.group_protocols == protocols
-
-
 def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
     content = base64.b64decode(WRITTEN_BY_A_COORDINATOR)
     key = OffsetKey("group-stuck-lso-2", "group-stuck-lso-input", 0)
@@ -67,10 +62,9 @@ def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
     assert offset_key("group-stuck-lso", "group-stuck-lso-2", "0") == content
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"\x00", b"\x00\x01\x00\x05ab", b"\x00\x02\x00\x01g", b"\x00\x01\x00\x01\xff\x00\x01t\x00\x00\x00\x00"],
-)
+@pytest.mark.parametrize("content", [
+    b"", b"\x00", b"\x00\x01\x00\x05ab", b"\x00\x02\x00\x01g", b"\x00\x01\x00\x01\xff\x00\x01t\x00\x00\x00\x00",
+])  # fmt: skip
 def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
     assert decode_offset_key(content) is None
 
@@ -131,9 +125,8 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
 
 
 def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
-    coordinators = Coordinators(
-        lambda _: 1, groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock()
-    )
+    topics = (groups.delete_topic, groups.create_topic)
+    coordinators = Coordinators(lambda _: 1, groups.batches, *topics, groups.expire, TickingClock())
     producer = offsets_producer(groups, coordinators, transactional_id, **more)
     answers: list[tuple[str, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))
@@ -183,8 +176,6 @@ HERE = (("__consumer_offsets", 3), 2)
 WHO = "while broker 2 coordinates group g, "
 A_CONSUMER = f"{WHO}a consumer (classic protocol) "
 BEGINS = "with broker 1 it begins"
-
-
 SKIPS_ALL = f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0"
 
 
@@ -194,9 +185,7 @@ SKIPS_ALL = f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0"
     (10, None, [SKIPS_ALL, f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted"]),
     (61, 61, []),
 ], ids=["skips", "repeats", "deleted", "no effect"])  # fmt: skip
-def test_a_consequence_is_what_differs_between_coordinators(
-    offset: int, there: int | None, sentences: list[str]
-) -> None:
+def test_consequences_are_what_differs(offset: int, there: int | None, sentences: list[str]) -> None:
     events = seen(2, first={"0": offset, "1": 5}, offsets={"0": offset})
     events += seen(1, first={"0": there or 0, "1": 5}, offsets={} if there is None else {"0": there})
     assert group_consequences(events, [2]) == ({HERE: sentences} if sentences else {})
@@ -204,20 +193,16 @@ def test_a_consequence_is_what_differs_between_coordinators(
 
 def test_a_consumer_that_gets_no_record_is_frozen() -> None:
     events = seen(2, first={}, offsets={}, answer="Unstable") + seen(1, first={"0": 61, "1": 0}, offsets={"0": 61})
-    (sentence,) = group_consequences(events, [2])[HERE]
-    assert sentence == (
-        f"{A_CONSUMER}got no record at all within 6 s (the broker answers Unstable); "
-        f"{BEGINS} in-0 at offset 61, in-1 at offset 0"
-    )
+    nothing = "got no record at all within 6 s (the broker answers Unstable)"
+    expected = f"{A_CONSUMER}{nothing}; {BEGINS} in-0 at offset 61, in-1 at offset 0"
+    assert group_consequences(events, [2])[HERE] == [expected]
 
 
 def test_protocols_that_suffer_alike_share_a_sentence() -> None:
-    events = [
-        event
-        for protocol in ("classic", "consumer")
-        for broker, offset in ((2, 60), (1, 10))
-        for event in seen(broker, first={"0": offset}, offsets={"0": offset}, protocol=protocol)
-    ]
+    events: list[Any] = []
+    for protocol in ("classic", "consumer"):
+        for broker, offset in ((2, 60), (1, 10)):
+            events += seen(broker, first={"0": offset}, offsets={"0": offset}, protocol=protocol)
     (sentence,) = group_consequences(events, [2])[HERE]
     assert sentence.startswith(f"{WHO}a consumer (classic, consumer protocol) skips offsets 10 to 59")
 
@@ -232,14 +217,12 @@ def test_without_a_broker_that_stayed_nothing_is_concluded() -> None:
     ({3: {"answer": None}}, [1]),
     ({1: {"answer": None}, 3: {"answer": None}}, None),
 ], ids=["all that stayed", "delivered", "one answers", "only the absent one"])  # fmt: skip
-def test_a_group_that_no_coordinator_lets_go_on_is_stuck(
-    changes: dict[int, dict[str, Any]], brokers: list[int] | None
-) -> None:
-    views = {
-        broker: {"first": {}, "offsets": {}, "answer": UNSTABLE_OFFSET} | changes.get(broker, {})
-        for broker in (1, 2, 3)
-    }
-    found = list(stuck_groups([event for broker, view in views.items() for event in seen(broker, **view)], [2]))
+def test_stuck_groups(changes: dict[int, dict[str, Any]], brokers: list[int] | None) -> None:
+    events: list[Any] = []
+    for broker in (1, 2, 3):
+        view = {"first": {}, "offsets": {}, "answer": UNSTABLE_OFFSET, **changes.get(broker, {})}
+        events += seen(broker, **view)
+    found = list(stuck_groups(events, [2]))
     assert [finding.witness["brokers"] for finding in found] == ([] if brokers is None else [brokers])
     for finding in found:
         assert (finding.anomaly, finding.place, finding.effect) == ("stuck-group", HERE[0], "visible")
@@ -253,10 +236,9 @@ NOWHERE: Any = str
 NOBODY: Any = None
 
 
-@pytest.mark.parametrize(
-    ("target", "missing"),
-    [("kafka-3.9", {"group-upgraded"}), ("kafka-4.0", set()), ("sim-kafka", {s.name for s in GROUP_SCENARIOS})],
-)
+@pytest.mark.parametrize(("target", "missing"), [
+    ("kafka-3.9", {"group-upgraded"}), ("kafka-4.0", set()), ("sim-kafka", {s.name for s in GROUP_SCENARIOS}),
+])  # fmt: skip
 def test_scenarios_need_the_group_protocols_of_the_target(target: str, missing: set[str]) -> None:
     names = {scenario.name for scenario in scenarios_for("all", find_target(target).group_protocols)}
     assert {scenario.name for scenario in GROUP_SCENARIOS} - names == missing
@@ -454,9 +436,7 @@ def test_a_broker_that_coordinates_after_a_while_is_asked_again(monkeypatch: pyt
     assert [(one["offsets"], one["answer"]) for one in events[:2]] == [({"0": 10}, None)] * 2
 
 
-def test_a_broker_that_was_never_away_has_to_coordinate_and_every_broker_to_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_brokers_that_stayed_coordinate_and_all_brokers_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HarnessError, match="broker 2 leads the partition of group g, and says NotCoordinatorError"):
         observed(monkeypatch, [NO_COORDINATOR], {})
     with pytest.raises(WaitTimeoutError):

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -23,10 +25,10 @@ RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
-    monkeypatch.setattr("harness.protect.guard.run.LiveCluster", lambda *_: fake)
-    monkeypatch.setattr("harness.protect.guard.run.KafkaChannel", lambda *_: Closing(fake))
+    fakes = {"LiveCluster": fake, "GuardObserver": Mock(latest=Observation()), "KafkaChannel": Closing(fake)}
+    for name, stand_in in fakes.items():
+        monkeypatch.setattr(f"harness.protect.guard.run.{name}", Mock(return_value=stand_in))
     monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: Member(fake))
-    monkeypatch.setattr("harness.protect.guard.run.GuardObserver", lambda *_: Unobserved())
     monkeypatch.setattr("harness.protect.guard.run.LEAD_S", 0.3)
     return fake
 
@@ -40,11 +42,12 @@ class Member(FakeLeadership):
     error = None
 
 
-class Unobserved:
-    latest = Observation()
+def in_round_4(cluster: FakeCluster, act: Callable[[], object]) -> None:
+    def before(asked: str) -> None:
+        if asked == "view" and cluster.asked.count("view") == 4:
+            act()
 
-    def observe(self, _: Any) -> None:
-        """Nothing is observed."""
+    cluster.before = before
 
 
 def run(*words: str) -> Any:
@@ -55,39 +58,33 @@ def run(*words: str) -> Any:
 def test_a_signal_ends_it_with_everything_put_back(cluster: FakeCluster, tmp_path: Path, number: int) -> None:
     cluster.away = {"t": {2}}
 
-    def go(asked: str) -> None:
-        if asked == "view" and cluster.asked.count("view") == 4:
-            assert cluster.is_paused("t")
-            cluster.away.clear()
-            os.kill(os.getpid(), number)
+    def end() -> None:
+        assert cluster.is_paused("t")
+        cluster.away.clear()
+        os.kill(os.getpid(), number)
 
-    cluster.before = go
+    in_round_4(cluster, end)
     done = run(*RUNNING, "--events", str(tmp_path / "events"))
     assert done.return_value == EXIT_CLEAN, done.output
     assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
-    assert [event["event"] for event in events] == [
-        "listens", "leads", "exposed", "paused", "ready", "released", "ended"
-    ]  # fmt: skip
-    assert {name: type(value) for name, value in events[3].items()} == {
-        "time_ms": int, "event": str, "topic": str, "what": str
-    }  # fmt: skip
+    names = ["listens", "leads", "exposed", "paused", "ready", "released", "ended"]
+    assert [event["event"] for event in events] == names
+    types = {"time_ms": int, "event": str, "topic": str, "what": str}
+    assert {name: type(value) for name, value in events[3].items()} == types
     assert "guard: paused t: min.cleanable.dirty.ratio=1" in done.stderr
     assert cluster.members == []
 
 
 @pytest.mark.parametrize("signals", [1, 2], ids=["a last round", "at once"])
-def test_what_is_exposed_at_the_end_stays_paused_and_the_command_that_releases_it_is_printed(
-    cluster: FakeCluster, signals: int
-) -> None:
+def test_exposed_topics_stay_paused_at_the_end(cluster: FakeCluster, signals: int) -> None:
     cluster.away = {"t": {2}}
 
-    def go(asked: str) -> None:
-        if asked == "view" and cluster.asked.count("view") == 4:
-            for _ in range(signals):
-                os.kill(os.getpid(), signal.SIGTERM)
+    def end() -> None:
+        for _ in range(signals):
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    cluster.before = go
+    in_round_4(cluster, end)
     done = run(*RUNNING)
     assert done.return_value == EXIT_UNKNOWN
     assert cluster.is_paused("t")
@@ -97,21 +94,14 @@ def test_what_is_exposed_at_the_end_stays_paused_and_the_command_that_releases_i
 
 def test_a_guard_that_fails_beyond_repair_says_how_to_release(cluster: FakeCluster) -> None:
     cluster.away = {"t": {2}}
-
-    def fail(asked: str) -> None:
-        if asked == "view" and cluster.asked.count("view") == 4:
-            raise RuntimeError("a bug")
-
-    cluster.before = fail
+    in_round_4(cluster, Mock(side_effect=RuntimeError("a bug")))
     done = run(*RUNNING)
     assert str(done.exception) == "a bug"
     assert "harness guard release --bootstrap-server b:1" in done.stderr
 
 
 @pytest.mark.parametrize(("away", "changed", "code"), [({"t": {2}}, 1, EXIT_UNKNOWN), ({}, 0, EXIT_CLEAN)])
-def test_a_dry_run_is_one_round_that_changes_nothing(
-    cluster: FakeCluster, away: dict[str, set[int]], changed: int, code: int
-) -> None:
+def test_a_dry_run(cluster: FakeCluster, away: dict[str, set[int]], changed: int, code: int) -> None:
     cluster.away = away
     done = run(*RUNNING, "--dry-run")
     assert (done.return_value, cluster.log) == (code, [])

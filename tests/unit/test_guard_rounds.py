@@ -18,10 +18,6 @@ MAX_LAG = str(2**63 - 1)
 NOTHING: Mapping[str, str] = {}
 
 
-def failure(started: Started) -> str | None:
-    return started.guard.status.failure
-
-
 def one_topic(own: Mapping[str, str] = NOTHING) -> FakeCluster:
     return FakeCluster({"t": dict(own)}, {"t": {2}})
 
@@ -127,10 +123,10 @@ def test_a_request_that_fails_is_repeated_in_the_next_round(request_name: str, s
     started = start(cluster)
     setattr(cluster, side, failing(request_name))
     assert not started.guard.attempt()
-    assert failure(started) == f"{request_name} failed"
+    assert started.guard.status.failure == f"{request_name} failed"
     assert started.guard.attempt()
     assert cluster.is_paused("t")
-    assert failure(started) is None
+    assert not started.guard.status.failure
     cluster.away.clear()
     setattr(cluster, side, failing(request_name))
     started.guard.attempt()

@@ -87,9 +87,7 @@ def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> Non
     "content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}]
 )
 @pytest.mark.parametrize("kind", ["pausing", "repair-plan"])
-def test_an_entry_without_its_fields_and_a_kind_of_another_command_change_nothing(
-    kind: str, content: dict[str, object]
-) -> None:
+def test_incomplete_and_unknown_entries_change_nothing(kind: str, content: dict[str, object]) -> None:
     assert PauseState().after([Entry(kind, "t", 1, "w", content)]) == PauseState()
 
 
@@ -108,11 +106,13 @@ def test_settings_are_read_only_where_something_is_to_be_done() -> None:
     assert topics_to_read((), PauseState({"a": pause()}), {"a"}) == {"a"}
 
 
-def test_a_pause_begins_with_what_the_topic_has() -> None:
-    step = decide("t", None, settings("0.2"), "c", 5)
+@pytest.mark.parametrize(("before", "cycle"), [(None, "c"), (pause(PausePhase.RELEASING), "c2")])
+def test_a_pause_begins_with_the_settings_of_the_topic(before: Pause | None, cycle: str) -> None:
+    """A half-finished release is paused again under a new name."""
+    step = decide("t", before, settings("0.2"), cycle, 5)
     assert step is not None
-    assert step.announced == pause(PausePhase.PAUSING)
-    assert (step.changes, step.done) == (PAUSE, pause())
+    assert (step.announced, step.changes) == (pause(PausePhase.PAUSING, cycle), PAUSE)
+    assert step.done == pause(cycle=cycle)
 
 
 def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found() -> None:
@@ -122,22 +122,14 @@ def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found(
         assert (step.changes, step.done.previous, step.done.since_ms) == ({}, pause().previous, 5)
 
 
-def test_a_half_finished_release_is_paused_anew_under_a_new_name() -> None:
-    step = decide("t", pause(PausePhase.RELEASING), settings("0.2"), "c2", 99)
-    assert step is not None
-    assert step.announced == pause(PausePhase.PAUSING, "c2")
-    assert step.changes == PAUSE
-
-
 def test_a_complete_pause_is_left_as_it_is() -> None:
     assert decide("t", pause(), settings("1.0", MAX_LAG), "c2", 99) is None
 
 
 def test_a_release_touches_only_what_the_guard_set() -> None:
-    step = release(pause(), settings("1.0", MAX_LAG))
-    assert (step.changes, step.left_alone) == ({DIRTY_RATIO: "0.2", MAX_LAG_MS: None}, ())
-    step = release(pause(), settings("0.7", MAX_LAG))
-    assert (step.changes, step.left_alone) == ({MAX_LAG_MS: None}, (DIRTY_RATIO,))
+    for ratio, changes, left_alone in ("1.0", {DIRTY_RATIO: "0.2"}, ()), ("0.7", {}, (DIRTY_RATIO,)):
+        step = release(pause(), settings(ratio, MAX_LAG))
+        assert (step.changes, step.left_alone) == ({**changes, MAX_LAG_MS: None}, left_alone)
     step = release(pause(), settings("0.2"))
     assert (step.announced, step.changes, step.left_alone) == (None, {}, ()), "it was put back already"
 

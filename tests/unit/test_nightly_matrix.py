@@ -53,9 +53,7 @@ def written(tmp_path: Path, text: str) -> Path:
      ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")),
     ("sim-kafka", ["all"], "all", PAYLOADS),
 ])  # fmt: skip
-def test_one_run_is_for_all_anomalies_of_a_target(
-    target: str, anomalies: list[str], argument: str, scenarios: tuple[str, ...]
-) -> None:
+def test_one_run_per_target(target: str, anomalies: list[str], argument: str, scenarios: tuple[str, ...]) -> None:
     (outage,) = matrix(targets=[target], anomalies=anomalies).outages
     assert (outage.client, outage.nemesis) == ("librdkafka", "kill")
     assert (outage.anomalies, outage.scenarios) == (argument, scenarios)

@@ -141,9 +141,7 @@ def test_a_run_goes_on_as_it_was(tmp_path: Path, runs: list[Continued], nemesis:
 
 
 @pytest.mark.parametrize("image", [None, "registry.example/kafka:mine"])
-def test_version_and_image_stay_those_that_were_tested(
-    subject: CutOff, runs: list[Continued], image: str | None
-) -> None:
+def test_version_and_image_stay(subject: CutOff, runs: list[Continued], image: str | None) -> None:
     actual = {"image": {"reference": image, "id": "sha256:0", "digests": []}} if image else {}
     subject.tell(target={"name": "kafka-4.4", "version": "4.4.7", "note": ""}, runtime={"name": "docker", **actual})
     go_on(subject.folder.path)
@@ -241,9 +239,7 @@ def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[Continued], m
 
 
 @pytest.mark.parametrize("change", [None, CutOff.lose_data, lambda subject: subject.own(resumable=False)])
-def test_check_names_the_command_for_a_run_that_can_go_on(
-    subject: CutOff, change: Callable[[CutOff], None] | None
-) -> None:
+def test_check_names_the_command_for_a_run_that_can_go_on(subject: CutOff, change: Any) -> None:
     path = subject.folder.path
     if change:
         change(subject)

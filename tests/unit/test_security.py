@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey as Key
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
@@ -42,12 +43,12 @@ def read(folder: Path, properties: dict[str, str]) -> Security:
 
 
 @pytest.fixture(scope="module")
-def key() -> ec.EllipticCurvePrivateKey:
+def key() -> Key:
     return ec.generate_private_key(ec.SECP256R1())
 
 
 @pytest.fixture(scope="module")
-def certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def certificate(key: Key) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
     now = datetime.now(UTC)
     return (
@@ -75,7 +76,7 @@ def tls(tmp_path: Path, pem: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def java_store(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+def java_store(key: Key, certificate: x509.Certificate) -> bytes:
     return serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
 
 
@@ -104,9 +105,7 @@ def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path,
     assert subject.for_librdkafka()["ssl.endpoint.identification.algorithm"] == "none"
 
 
-def test_a_key_in_a_store_of_java_is_the_clients_own(
-    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, java_store: bytes, tls: dict[str, str]
-) -> None:
+def test_a_key_in_a_store_of_java(tmp_path: Path, key: Key, pem: str, java_store: bytes, tls: dict[str, str]) -> None:
     (tmp_path / "own.p12").write_bytes(java_store)
     own = {"ssl.keystore.location": str(tmp_path / "own.p12"), "ssl.keystore.password": "secret"}
     security = read(tmp_path, {**tls, **own, "ssl.keystore.type": "PKCS12"})
@@ -123,9 +122,7 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
     assert received.tls is not None
 
 
-def test_an_encrypted_key_is_opened_with_its_password(
-    tmp_path: Path, key: ec.EllipticCurvePrivateKey, pem: str, tls: dict[str, str]
-) -> None:
+def test_an_encrypted_key_is_opened_with_its_password(tmp_path: Path, key: Key, pem: str, tls: dict[str, str]) -> None:
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()
     (tmp_path / "own.pem").write_text(encrypted + pem)
     own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "own.pem"), "ssl.key.password": "secret"}
@@ -178,9 +175,7 @@ def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pyte
     ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem: No such file"),
     ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
 ])  # fmt: skip
-def test_what_cannot_be_honoured_is_reported_without_the_password(
-    tmp_path: Path, tls: dict[str, str], changes: dict[str, str | None], expected: str
-) -> None:
+def test_unusable_logins(tmp_path: Path, tls: dict[str, str], changes: dict[str, str | None], expected: str) -> None:
     properties = {name: value for name, value in {**tls, **SASL, **changes}.items() if value is not None}
     with pytest.raises(UsageError) as refused:
         read(tmp_path, properties)
@@ -282,9 +277,7 @@ def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None
     (200, ["token"], "TypeError"),
     (200, {"access_token": "opaque"}, "a token without an expiry"),
 ])  # fmt: skip
-def test_a_server_that_gives_no_token_is_reported_without_the_secret(
-    tmp_path: Path, status: int, answer: object, expected: str
-) -> None:
+def test_a_server_without_a_token(tmp_path: Path, status: int, answer: object, expected: str) -> None:
     with token_server(answer, status) as (url, server), pytest.raises(UsageError) as refused:
         read_security(login(tmp_path, url))
     assert set(server.authorizations[1:]) <= {None}, "another address gets no secret"

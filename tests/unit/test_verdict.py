@@ -1,7 +1,6 @@
 """``clean`` is earned: every row of the exposure table, the reason when a fact is missing, and the schema."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from harness.judge.run_verdict import Results
 from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict
 from harness.run_folder.inventory import EvidenceDifference
 
+Facts = list[dict[str, Any]]
+Earned = tuple[str | None, str]
 CRITICAL_OFFSET = 20
 SCENARIO = {
     "name": "stuck-lso", "anomaly": "stuck-lso", "payload": "value", "topic": "stuck-lso",
@@ -51,31 +52,30 @@ def returned(**changes: Any) -> dict[str, Any]:
     return fact(2, **{**AWAY, **changes})
 
 
+def absent(**changes: Any) -> Facts:
+    return [fact(1), fact(3), returned(**changes)]
+
+
 KEPT = {"held_critical": True, "held_after": True, "removed_at_ms": None}
 KEPT_AND_PASSED = {**KEPT, "passed": True}
 GUARDED = {"held_critical": True, "held_after": False, "removed_at_ms": 90}
 
 
-def control(**changes: Any) -> list[dict[str, Any]]:
+def control(**changes: Any) -> Facts:
     return [fact(broker, topic="control", **changes) for broker in (1, 3)]
 
 
-EXPOSED = [fact(1), fact(3), returned()]
+CONTROLLED = control()
+EXPOSED = absent()
 GUARDED_ALL = [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)]
 REMOVED_WHILE_ABSENT = "the others removed it while the replica was absent"
 
 
 def earn(
-    facts: list[dict[str, Any]],
-    *,
-    on_control: Any = None,
-    absent: Sequence[int] = (2,),
-    hands_over: bool = False,
-    **scenario: Any,
-) -> tuple[str | None, str]:
-    """Return how `SCENARIO` with these fields earned clean, and which evidence is missing."""
-    on_control = control() if on_control is None else on_control
-    return earn_by_facts({**SCENARIO, **scenario}, facts, on_control, absent=absent, hands_over=hands_over)
+    facts: Facts, *, control: Facts = CONTROLLED, absent: Any = (2,), hands_over: Any = False, **more: Any
+) -> Earned:
+    """Return how `SCENARIO` with more fields earned clean, and which evidence is missing."""
+    return earn_by_facts({**SCENARIO, **more}, facts, control, absent=absent, hands_over=hands_over)
 
 
 @pytest.mark.parametrize(("facts", "how"), [
@@ -83,10 +83,9 @@ def earn(
     ([fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()], "removed it on the control partition"),
     (GUARDED_ALL, "every replica removed"),
 ], ids=["exposed", "nothing was removed", "guarded"])  # fmt: skip
-def test_clean_is_earned_after_an_absence(facts: list[dict[str, Any]], how: str) -> None:
+def test_clean_is_earned_after_an_absence(facts: Facts, how: str) -> None:
     earned, lacking = earn(facts)
-    assert how in str(earned)
-    assert lacking == ""
+    assert (how in str(earned), lacking) == (True, "")
 
 
 def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
@@ -95,19 +94,14 @@ def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None
 
 
 @pytest.mark.parametrize(("facts", "words"), [
-    *(
-        ([fact(1), fact(3), returned(**changes)], words)
-        for changes, words in (
-            ({"had_payload": False}, "broker 2 did not have the payload"),
-            ({"log_end_before": 30}, "broker 2 was not behind"),
-            ({"held_critical": True}, "broker 2 was not behind"),
-            ({"same_directory": False}, "broker 2 did not keep its log directory"),
-            ({"was_served": False}, "broker 2 was not read over the wire"),
-            ({"log_end_after": 15}, "broker 2 was not read to the high watermark"),
-            ({"high_watermark_after": 40}, "broker 2 was not read to the high watermark"),
-            ({"has_payload": False}, "broker 2 no longer holds the transaction, so nothing shows"),
-        )
-    ),
+    (absent(had_payload=False), "broker 2 did not have the payload"),
+    (absent(log_end_before=30), "broker 2 was not behind"),
+    (absent(held_critical=True), "broker 2 was not behind"),
+    (absent(same_directory=False), "broker 2 did not keep its log directory"),
+    (absent(was_served=False), "broker 2 was not read over the wire"),
+    (absent(log_end_after=15), "broker 2 was not read to the high watermark"),
+    (absent(high_watermark_after=40), "broker 2 was not read to the high watermark"),
+    (absent(has_payload=False), "broker 2 no longer holds the transaction, so nothing shows"),
     ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
     ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
     ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
@@ -117,24 +111,22 @@ def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None
     ([], "on brokers [1, 2, 3]"),
     ([fact(b, critical_offset=None) for b in (1, 3, 2)], "never seen on any replica"),
 ])  # fmt: skip
-def test_clean_is_not_earned(facts: list[dict[str, Any]], words: str) -> None:
+def test_clean_is_not_earned(facts: Facts, words: str) -> None:
     earned, lacking = earn(facts)
-    assert earned is None
-    assert words in lacking
+    assert (earned, words in lacking) == (None, True), lacking
 
 
+NOTHING: dict[str, Any] = {}
 TARDY = {"had_payload": True, "has_payload": True, **KEPT}
 """A replica that stayed, held the payload and the marker when the copy began from it, and is not cleaned yet."""
 
 
-def handed_over(
-    *, leader: dict[str, Any] | None = None, first: dict[str, Any] | None = None, **copy: Any
-) -> list[dict[str, Any]]:
+def handed_over(*, leader: Any = NOTHING, first: Any = NOTHING, **copy: Any) -> Facts:
     """Broker 3 fed the copy on broker 2, then broker 1 did."""
-    return [fact(1, **{"led": True, **(leader or {})}), fact(3, **{**TARDY, **(first or {})}), returned(**copy)]
+    return [fact(1, **{"led": True, **leader}), fact(3, **{**TARDY, **first}), returned(**copy)]
 
 
-def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[str | None, str]:
+def earn_handover(facts: Facts, kind: str = "marker") -> Earned:
     return earn([{**row, "kind": kind} for row in facts], critical=[kind], hands_over=True)
 
 
@@ -145,10 +137,9 @@ def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[st
     (handed_over(has_payload=False, served_digest=1), "marker"),
     (handed_over(first={"seen_there": False}), "marker"),
 ], ids=["transaction", "delete", "the copy learnt the delete", "the copy began again", "never seen"])  # fmt: skip
-def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
-    earned, lacking = earn_handover(facts, kind)
-    assert earned == "the copy began from a replica that still held it, and continued from a leader that had removed it"
-    assert lacking == ""
+def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: Facts, kind: str) -> None:
+    how = "the copy began from a replica that still held it, and continued from a leader that had removed it"
+    assert earn_handover(facts, kind) == (how, "")
     if kind == "marker":
         assert earn(facts)[0] is None, "after an outage every replica that stayed has to have removed it"
 
@@ -166,10 +157,9 @@ def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str
     (handed_over(high_watermark_after=40), "broker 2 was not read to the high watermark"),
     (handed_over(has_payload=False), "broker 2 no longer holds the transaction"),
 ])  # fmt: skip
-def test_clean_is_not_earned_where_a_leader_held_something_else(facts: list[dict[str, Any]], words: str) -> None:
+def test_clean_is_not_earned_where_a_leader_held_something_else(facts: Facts, words: str) -> None:
     earned, lacking = earn_handover(facts)
-    assert earned is None
-    assert words in lacking
+    assert (earned, words in lacking) == (None, True), lacking
 
 
 def test_what_a_nemesis_does_to_leaders_is_in_the_manifest() -> None:
@@ -178,9 +168,9 @@ def test_what_a_nemesis_does_to_leaders_is_in_the_manifest() -> None:
 
 
 @pytest.mark.parametrize("on_control", [[], control(removed_at_ms=None), control(held_critical=True)])
-def test_keeping_earns_nothing_without_removal_on_the_control(on_control: list[dict[str, Any]]) -> None:
+def test_keeping_earns_nothing_without_removal_on_the_control(on_control: Facts) -> None:
     facts = [fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()]
-    assert earn(facts, on_control=on_control)[0] is None
+    assert earn(facts, control=on_control)[0] is None
 
 
 @pytest.mark.parametrize(
@@ -194,56 +184,43 @@ def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -
 TWO_PARTITIONS = {"0": [1, 3, 2], "1": [3, 1, 2]}
 
 
-def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> list[dict[str, Any]]:
+def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> Facts:
     """The same facts of another partition, where the marker may lie elsewhere."""
     return [{**row, "partition": partition, "critical_offset": offset} for row in facts]
 
 
-GUARDED_THERE = (
-    f"{REMOVED_WHILE_ABSENT}; the others kept it while the replica was absent, and every replica removed it afterwards"
-)
+GUARDED_THERE = "the others kept it while the replica was absent, and every replica removed it afterwards"
+STILL_HELD = "partition 1: marker at offset 20: broker 1 still held it when the replica came back"
+NOTHING_KNOWN = "nothing is known of the marker that should have been removed, on brokers "
 
 
 @pytest.mark.parametrize(("facts", "expected"), [
     ([*EXPOSED, *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)], (REMOVED_WHILE_ABSENT, "")),
-    ([*EXPOSED, *on(1, *GUARDED_ALL)], (GUARDED_THERE, "")),
-    (
-        [*EXPOSED, *on(1, fact(1, held_critical=True), fact(3), returned())],
-        (None, "partition 1: marker at offset 20: broker 1 still held it when the replica came back"),
-    ),
-    (
-        [fact(1), fact(3), returned(was_served=False), *on(1, *EXPOSED)],
-        (None, "partition 0: broker 2 was not read over the wire after the rejoin"),
-    ),
-    (
-        EXPOSED,
-        (None, "partition 1: nothing is known of the marker that should have been removed, on brokers [1, 2, 3]"),
-    ),
+    ([*EXPOSED, *on(1, *GUARDED_ALL)], (f"{REMOVED_WHILE_ABSENT}; {GUARDED_THERE}", "")),
+    ([*EXPOSED, *on(1, fact(1, held_critical=True), fact(3), returned())], (None, STILL_HELD)),
+    ([*absent(was_served=False), *on(1, *EXPOSED)],
+     (None, "partition 0: broker 2 was not read over the wire after the rejoin")),
+    (EXPOSED, (None, f"partition 1: {NOTHING_KNOWN}[1, 2, 3]")),
 ], ids=["its own offset", "in different ways", "not the second", "not the first", "nothing of the second"])  # fmt: skip
-def test_each_partition_has_to_earn_clean(facts: list[dict[str, Any]], expected: tuple[str | None, str]) -> None:
+def test_each_partition_has_to_earn_clean(facts: Facts, expected: Earned) -> None:
     assert earn(facts, replicas=TWO_PARTITIONS) == expected
 
 
 @pytest.mark.parametrize(("facts_of_3", "expected"), [
     ([fact(3, **AWAY)], (REMOVED_WHILE_ABSENT, "")),
-    (
-        [fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})],
-        (None, "broker 3 was not behind: it had already been past what it should have missed"),
-    ),
-    ([], (None, "nothing is known of the marker that should have been removed, on brokers [3]")),
+    ([fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})],
+     (None, "broker 3 was not behind: it had already been past what it should have missed")),
+    ([], (None, f"{NOTHING_KNOWN}[3]")),
 ], ids=["behind", "not behind", "unknown"])  # fmt: skip
-def test_each_absent_broker_has_to_have_been_behind(
-    facts_of_3: list[dict[str, Any]], expected: tuple[str | None, str]
-) -> None:
+def test_each_absent_broker_has_to_have_been_behind(facts_of_3: Facts, expected: Earned) -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), *facts_of_3]
     assert earn(facts, replicas={"0": [1, 4, 2, 3]}, absent=(2, 3)) == expected
 
 
 def test_every_kind_of_critical_record_has_to_earn_it() -> None:
     facts = [*EXPOSED, *({**row, "kind": "tombstone", "critical_offset": 12} for row in EXPOSED[:2])]
-    assert earn(facts, critical=["tombstone", "marker"])[1] == (
-        "nothing is known of the tombstone that should have been removed, on brokers [2]"
-    )
+    expected = f"{NOTHING_KNOWN.replace('marker', 'tombstone')}[2]"
+    assert earn(facts, critical=["tombstone", "marker"])[1] == expected
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
@@ -265,17 +242,11 @@ def doubt(kind: str, broker: int = 2) -> dict[str, Any]:
 
 
 def assembled(
-    findings: Any = (),
-    doubts: Any = (),
-    exposure: Any = EXPOSED,
-    raised: Any = None,
-    guarantees: Any = (),
-    *,
-    missing: Any = (),
-    **changes: Any,
-) -> dict[str, Any]:
+    findings: Any = (), doubts: Any = (), exposure: Any = EXPOSED, raised: Any = NOTHING, guarantees: Any = (), *,
+    missing: Any = (), **changes: Any,
+) -> dict[str, Any]:  # fmt: skip
     rows = ([finding_of(row) for row in findings], [from_json(Doubt, row) for row in doubts], list(exposure))
-    results = Results(*rows, raised or {}, guarantees=guarantees)
+    results = Results(*rows, raised, guarantees=guarantees)
     verdict: dict[str, Any] = to_json(run_verdict.assemble(manifest(**changes), results, missing=missing))
     return verdict
 
@@ -310,10 +281,9 @@ def test_a_verdict_has_its_reason(results: dict[str, Any], verdict: str, reason:
     assert reason in result["reason"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["observations.jsonl", "fetched", "brokers/2/before-return/stuck-lso-0/0.log", "brokers/3/after-rejoin/control-0"],
-)
+@pytest.mark.parametrize("path", [
+    "observations.jsonl", "fetched", "brokers/2/before-return/stuck-lso-0/0.log", "brokers/3/after-rejoin/control-0",
+])  # fmt: skip
 def test_partial_evidence_earns_no_clean(path: str) -> None:
     result = assembled(missing=[EvidenceDifference(path, "is missing")])
     reason = f"judged by partial evidence: {path} is missing"
@@ -378,9 +348,8 @@ def test_a_guarantee_that_holds() -> None:
         "guarantee": "tombstones", "holds": True, "compared": 10, "violations": [],
         "reason": "10 removed tombstones compared; none violates the guarantee",
     }  # fmt: skip
-    assert summary_line(result) == (
-        "guarantees: 1 hold; not checked (no evidence): last-value, order, offsets, min-compaction-lag, control-batches"
-    )
+    unchecked = "last-value, order, offsets, min-compaction-lag, control-batches"
+    assert summary_line(result) == f"guarantees: 1 hold; not checked (no evidence): {unchecked}"
 
 
 @pytest.mark.parametrize("topic", ["stuck-lso", "control"])

@@ -22,12 +22,8 @@ from fakes.clock import NOW_MS, TickingClock
 from fakes.progress import FakeProgress
 
 from harness.audit.judge_copies import NO_ROWS
-from harness.audit.live.broker_reports import (
-    ReplicaStatus,
-    ReplicaStatuses,
-    TransactionDescriptions,
-    UnreadableTopicError,
-)
+from harness.audit.live import broker_reports
+from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.compare import AuditAnswers
 from harness.audit.live.exposure import Exposure, ExposureKind, Level, ReplicaExposure, TopicExposure
@@ -45,6 +41,7 @@ from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
 from harness.judge.verdict import UnknownReason
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
@@ -128,17 +125,16 @@ class TestStore:
             store.follow([("t", 0), ("u", 0)], 7)
             store.put({("t", 0): WatchedPartition(7, 9, DIVERGED)})
             before = store.partitions
+        stored = {("t", 0): WatchedPartition(7, 9, DIVERGED), ("u", 0): WatchedPartition(7)}
         with closing(WatchStore(tmp_path / "new" / "state", "id")) as store:
-            assert store.partitions == before == {
-                ("t", 0): WatchedPartition(7, 9, DIVERGED), ("u", 0): WatchedPartition(7)
-            }  # fmt: skip
+            assert store.partitions == before == stored
 
     def test_a_deleted_topic_is_forgotten_and_a_new_one_begins(self, tmp_path: Path) -> None:
         with closing(WatchStore(tmp_path, "id")) as store:
             store.follow([("t", 0)], 7)
             store.follow([("u", 0), ("u", 1)], 8)
         with closing(WatchStore(tmp_path, "id")) as store:
-            assert store.partitions == {("u", 0): WatchedPartition(8), ("u", 1): WatchedPartition(8)}
+            assert store.partitions == dict.fromkeys([("u", 0), ("u", 1)], WatchedPartition(8))
 
     def test_the_folder_of_another_watch_or_cluster_is_refused(self, tmp_path: Path) -> None:
         with closing(WatchStore(tmp_path, "id")), pytest.raises(UsageError, match="another watch uses it"):
@@ -254,7 +250,7 @@ class TestChecks:
         def refuse(cluster: AuditedCluster) -> Prefiltered:
             for topic in cluster.state.topics:
                 if topic == "u":
-                    raise UnreadableTopicError(topic)
+                    raise broker_reports.UnreadableTopicError(topic)
             return ANSWERS
 
         monkeypatch.setattr("harness.audit.live.prefilter.prefilter", refuse)
@@ -275,7 +271,7 @@ class NothingRead:
 
     session = None
 
-    def compare(self, _answers: AuditAnswers, places: Sequence[tuple[str, int]]) -> CheckedReading:
+    def compare(self, _answers: AuditAnswers, places: Sequence[TopicPartition]) -> CheckedReading:
         return CheckedReading((), NO_ROWS, {place: (UnknownReason("not-read", "it is down"),) for place in places})
 
 
@@ -283,8 +279,7 @@ class TestComparisons:
     @pytest.fixture
     def watch(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comparisons]:
         self.sizes = {("t", 0): 100, ("u", 0): 100, ("u", 1): 100}
-        self.batches: list[list[tuple[str, int]]] = []
-        self.lines: list[str] = []
+        self.batches, self.lines = list[list[TopicPartition]](), list[str]()
         self.verdicts = dict.fromkeys(self.sizes, "clean")
         self.failure: Exception | None = None
         monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: {tp: self.sizes[tp] for tp in given[2]})
@@ -296,7 +291,7 @@ class TestComparisons:
             status = WatchStatus(20.0, checks)
             yield Comparisons(request, cluster.client, store, NothingRead(), self.lines.append, status)  # type: ignore[arg-type]
 
-    def compare(self, watch: Comparisons, batch: list[tuple[str, int]]) -> dict[tuple[str, int], WatchedPartition]:
+    def compare(self, watch: Comparisons, batch: list[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
         self.batches.append(batch)
         if self.failure is not None:
             raise self.failure
@@ -304,14 +299,14 @@ class TestComparisons:
         results = {place: {"verdict": self.verdicts[place], "reason": "why"} for place in batch}
         return {place: WatchedPartition(1, now_ms, result) for place, result in results.items()}
 
-    def passes(self, watch: Comparisons, seconds: float) -> None:
+    def passes(self, watch: Comparisons, seconds: float) -> Comparisons:
         watch.client.clock.now += seconds  # type: ignore[attr-defined]
+        return watch
 
     def test_a_batch_is_what_the_rate_allows_between_two_checks(self, watch: Comparisons) -> None:
         assert [watch.compare_next() for _ in range(3)] == [True, True, False]
         assert self.batches == [[("t", 0), ("u", 0)], [("u", 1)]]
-        self.passes(watch, 21)
-        assert watch.compare_next()
+        assert self.passes(watch, 21).compare_next()
         assert self.batches[2] == [("t", 0), ("u", 0)]
         assert watch.status.comparisons == 5
 
@@ -320,8 +315,7 @@ class TestComparisons:
             pass
         self.passes(watch, 1)
         watch.status.checks = replace(watch.status.checks, suspected_since_ms={("u", 1): watch.client.clock.time_ms()})
-        self.passes(watch, 1)
-        assert watch.compare_next()
+        assert self.passes(watch, 1).compare_next()
         assert self.batches[-1] == [("u", 1)]
         assert not watch.compare_next()
 
@@ -342,17 +336,13 @@ class TestComparisons:
     def test_changed_verdicts_are_printed(self, watch: Comparisons) -> None:
         self.verdicts["t", 0] = "anomaly"
         watch.compare_next()
-        self.passes(watch, 30)
-        watch.compare_next()
+        self.passes(watch, 30).compare_next()
         self.verdicts["t", 0] = "clean"
         for _ in range(3):
-            self.passes(watch, 30)
-            watch.compare_next()
+            self.passes(watch, 30).compare_next()
         assert self.lines == ["watch: t-0: anomaly: why", "watch: t-0: clean: why"]
 
-    def test_checks_that_fail_are_reported_once_and_keep_the_last(
-        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_failed_checks_are_reported_once(self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch) -> None:
         before, errors = watch.status.checks, iter([HarnessError("down"), HarnessError("down"), RuntimeError("a bug")])
 
         def fail(*_: Any) -> None:
@@ -397,7 +387,7 @@ def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def watch_until_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
     monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -416,12 +406,9 @@ def fetched(lines: list[str], *paths: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_comparison_and_leaves_nothing(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch_until_signal: Callable[..., int]
-) -> None:
+def test_a_signal_ends_the_watch(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watching: Any) -> None:
     monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: dict.fromkeys(given[2], 1))
-    lines: list[str] = []
-    pages: list[str] = []
+    lines, pages = list[str](), list[str]()
 
     def compare(*_: Any) -> None:
         pages.extend(fetched(lines, "/", "/partitions", "/metrics"))
@@ -430,26 +417,23 @@ def test_a_signal_ends_a_comparison_and_leaves_nothing(
 
     monkeypatch.setattr(Comparisons, "_compare", compare)
     threads = set(threading.enumerate())
-    code = watch_until_signal(every_s=0.1, spark=SparkOptions(), report=lines.append)
+    code = watching(every_s=0.1, spark=SparkOptions(), report=lines.append)
     assert (code, len(pages), lines[-1]) == (0, 3, "watch: ended")
     RealClock().wait_until(lambda: set(threading.enumerate()) <= threads, 10, "the threads to end")
     assert list((tmp_path / "work").iterdir()) == []
     WatchStore(tmp_path / "state", "id").close()
 
 
-def test_a_watch_of_checks_alone_needs_no_spark(
-    monkeypatch: pytest.MonkeyPatch, watch_until_signal: Callable[..., int]
-) -> None:
+def test_checks_alone_need_no_spark(monkeypatch: pytest.MonkeyPatch, watching: Any) -> None:
     monkeypatch.setitem(sys.modules, "harness.audit.watch.comparisons", None)
-    lines: list[str] = []
-    served: list[str] = []
+    lines, served = list[str](), list[str]()
 
     def wait(_: Checks) -> None:
         served.extend(fetched(lines, "/partitions", "/metrics"))
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Checks, "wait", wait)
-    assert (watch_until_signal(every_s=60, spark=None, report=lines.append), lines[-1]) == (0, "watch: ended")
+    assert (watching(every_s=60, spark=None, report=lines.append), lines[-1]) == (0, "watch: ended")
     assert {row["reason"] for row in json.loads(served[0])["partitions"]} == {"it is not compared: --checks-only"}
     assert 'suspicions{anomaly="stuck-lso"} 1.0' in served[1]
     assert "oldest_comparison" not in served[1]
