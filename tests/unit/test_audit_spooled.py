@@ -60,95 +60,64 @@ def later(before: Held, after: Held) -> list[Held]:
     return [before, before, after]
 
 
+PUTS = (put(0, "K"), put(2, "L"))
+THREE_PUTS = (put(0, "K"), put(1, "N"), put(2, "L"))
+IS_BACK = ("anomaly", "is back", ("tombstone-divergence", 1, 0))
+HAS_OPEN = "the broker says that producer 5 has an open"
+ABORTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),)))
+COMMITTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1)))
+ABORTED = has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2)))
 CASES = {
     "same": Case(has(3, *WHOLE), has(3, *WHOLE), "clean", "agree"),
     "stuck": Case(has(3, *WHOLE), has(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
-    "open-is-not-open": Case(
-        has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open",
-    ),
+    "open-is-not-open": Case(has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", f"broker 2: {HAS_OPEN}"),
     "stable-past-open": Case(
-        has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open",
-    ),
+        has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"),
     "behind": Case(
-        has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records",
-    ),
-    "ended-after-the-report": Case(
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1))),
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1))), "clean", "offset 3",
-    ),
+        has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records"),
+    "ended-after-the-report": Case(COMMITTED_LATER, COMMITTED_LATER, "clean", "offset 3"),
     "ended-before-the-report": Case(
         has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, commit(3, T1), **OPEN)), "unknown",
-        "broker 2: the broker says that producer 5 has an open",
-    ),
+        f"broker 2: {HAS_OPEN}"),
     "begun-after-the-report": Case(
         has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3)), "clean",
-        "offset 3",
-    ),
+        "offset 3"),
     "superseded-beyond-the-bound-and-cleaned": Case(
-        [has(3, put(0, "K"), put(2, "L")), has(4, put(0, "K"), put(2, "L"), put(3, "K"))],
-        has(4, put(2, "L"), put(3, "K")), "clean", "offset 3",
-    ),
+        [has(3, *PUTS), has(4, *PUTS, put(3, "K"))], has(4, put(2, "L"), put(3, "K")), "clean", "offset 3"),
     "deleted-beyond-the-bound-and-all-of-it-cleaned": Case(
-        [has(3, put(0, "K"), put(2, "L")), has(5, put(2, "L"), put(4, "M"))], has(5, put(2, "L"), put(4, "M")),
-        "anomaly", "is back", ("tombstone-divergence", 1, 0),
-    ),
+        [has(3, *PUTS), has(5, put(2, "L"), put(4, "M"))], has(5, put(2, "L"), put(4, "M")), *IS_BACK),
     "retention-while-it-was-read": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3",
-    ),
+        has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3"),
     "deleted-records-of-one-replica-so-far": Case(
-        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L"), log_start=2), "clean", "offset 3",
-    ),
-    "a-fenced-producer": Case(
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),))),
-        later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),))),
-        "clean", "offset 3",
-    ),
+        has(3, *PUTS), has(3, put(2, "L"), log_start=2), "clean", "offset 3"),
+    "a-fenced-producer": Case(ABORTED_LATER, ABORTED_LATER, "clean", "offset 3"),
     "hidden-by-the-aborted-list": Case(
         has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS[2:], aborted=((P, 0),)), "anomaly", "hidden as aborted",
-        ("committed-to-aborted", 2, 0), effect="latent",
-    ),
+        ("committed-to-aborted", 2, 0), effect="latent"),
     "other-beliefs-in-the-same-log": Case(
         has(5, *TWO_ENDS[2:], aborted=((P, 2),)), has(5, *TWO_ENDS[2:], aborted=((P, 0),)), "unknown",
-        "broker 2: it counts the records of producer 5 from offset 0 to 3 as aborted, broker 1 only from 2 on",
-    ),
+        "broker 2: it counts the records of producer 5 from offset 0 to 3 as aborted, broker 1 only from 2 on"),
     "aborted-and-not-listed": Case(
         has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS), "unknown",
-        "the broker does not have the batch at offset 2 among aborted transactions",
-    ),
+        "the broker does not have the batch at offset 2 among aborted transactions"),
     "aborted-and-not-yet-to-be-listed": Case(
-        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree",
-    ),
-    "aborted-twice": Case(
-        has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), "clean",
-        "agree",
-    ),
+        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"),
+    "aborted-twice": Case(ABORTED, ABORTED, "clean", "agree"),
     "hanging": Case(
         has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
-        words=(FINISHED,),
-    ),
+        words=(FINISHED,)),
     "going-on": Case(
-        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),),
-    ),
-    "alive": Case(
-        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is back", ("tombstone-divergence", 1, 0),
-    ),
+        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)),
+    "alive": Case(has(3, *PUTS), has(3, put(2, "L")), *IS_BACK),
     "alive-as-far-as-was-read": Case(
-        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown",
-        "was read to offset 2 only", spans={TP: Span(0, 2)},
-    ),
+        has(3, *THREE_PUTS), has(3, *THREE_PUTS[1:]), "unknown", "was read to offset 2 only", spans={TP: Span(0, 2)}),
     "before-what-was-read": Case(
-        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "clean", "agree",
-        spans={TP: Span(1)},
-    ),
+        has(3, *THREE_PUTS), has(3, *THREE_PUTS[1:]), "clean", "agree", spans={TP: Span(1)}),
     "alive-and-not-yet-served": Case(
-        has(3, put(0, "K"), put(2, "L"), last_stable_offset=0), has(3, put(2, "L")), "anomaly", "is back",
-        ("tombstone-divergence", 1, 0), effect="latent",
-    ),
+        has(3, *PUTS, last_stable_offset=0), has(3, put(2, "L")), *IS_BACK, effect="latent"),
     "poison-and-not-yet-served": Case(
-        has(4, put(0, "K"), put(1, "K", T1), commit(3, T1), last_stable_offset=1),
-        has(4, put(0, "K"), commit(3, T1)), "anomaly", "as after an abort", ("aborted-to-committed", 1, 1),
-        effect="latent",
-    ),
+        has(4, put(0, "K"), put(1, "K", T1), commit(3, T1), last_stable_offset=1), has(4, put(0, "K"), commit(3, T1)),
+        "anomaly", "as after an abort", ("aborted-to-committed", 1, 1), effect="latent"),
     "nothing-there": Case(has(0), has(0), "clean", "offset 0"),
 }  # fmt: skip
 
@@ -179,9 +148,7 @@ def stored(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=[judged_whole, reduced, stored])
-def verdicts(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Any]]:
+def verdicts(request: Any, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     top = tmp_path_factory.mktemp("spooled")
     copies = [spooled(name, case, RunFolder(top / name)) for name, case in CASES.items()]
     rows = request.param(spark, copies)
@@ -216,7 +183,7 @@ def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str) -> None:
+def test_what_was_read_is_judged(verdicts: dict[str, Any], name: str) -> None:
     case, actual = CASES[name], verdicts[name]
     assert actual["checker_errors"] == {}
     assert (actual["verdict"], case.reason in actual["reason"]) == (case.verdict, True), actual["reason"]

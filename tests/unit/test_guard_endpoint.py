@@ -61,11 +61,8 @@ def get(url: str) -> tuple[int, str]:
 def test_a_scrape_has_what_the_last_round_and_the_last_look_saw(served: str) -> None:
     code, text = get(f"{served}/metrics")
     assert code == 200
-    samples = {
-        (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    scraped = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    samples = {(sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value for sample in scraped}
     expected = {
         ("leads",): 1, ("healthy",): 1, ("topics",): 2, ("paused_topics",): 1, ("skipped_topics",): 1,
         ("rounds_total",): 7, ("requests_total",): 21, ("replicas_away", "t"): 1, ("replicas_adding", "u"): 2,
@@ -168,12 +165,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
     return Looked(monkeypatch)
 
 
-def observer() -> GuardObserver:
-    return GuardObserver([Address("b", 1)], TickingClock())
-
-
 def test_a_look_at_paused_topics_alone_sums_up_by_topic(looked: Looked) -> None:
-    observing = observer()
+    observing = GuardObserver([Address("b", 1)], TickingClock())
     for status, described, log_bytes in ((COVERED, [], {}), (PAUSED, [["t"]], {"t": 150})):
         observing.observe(status)
         assert (looked.described, observing.latest.log_bytes) == (described, log_bytes)
@@ -182,7 +175,7 @@ def test_a_look_at_paused_topics_alone_sums_up_by_topic(looked: Looked) -> None:
 
 @pytest.mark.parametrize("failure", [HarnessError("no broker answers"), RuntimeError("no broker answers")])
 def test_a_look_that_fails_keeps_what_was_seen_before(looked: Looked, failure: Exception) -> None:
-    observing = observer()
+    observing = GuardObserver([Address("b", 1)], TickingClock())
     observing.observe(PAUSED)
     looked.failure = failure
     observing.observe(PAUSED)
@@ -190,9 +183,9 @@ def test_a_look_that_fails_keeps_what_was_seen_before(looked: Looked, failure: E
 
 
 def test_sizes_that_a_broker_does_not_report_are_said(looked: Looked) -> None:
-    observing = observer()
+    observing = GuardObserver([Address("b", 1)], TickingClock())
     del looked.sizes[2]
     looked.errors[2] = HarnessError("not allowed")
     observing.observe(PAUSED)
-    assert observing.latest.log_bytes == {"t": 100}
-    assert observing.latest.failure == "sizes of logs are unknown on broker 2: not allowed"
+    failure = "sizes of logs are unknown on broker 2: not allowed"
+    assert (observing.latest.log_bytes, observing.latest.failure) == ({"t": 100}, failure)

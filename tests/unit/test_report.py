@@ -25,15 +25,9 @@ from harness.run_folder.store import RunFolder
 
 T1 = Txn(5, "t/1")
 FILLED = put(3, "filler.before.1")
-STUCK = History(
-    "stuck",
-    wrote=(put(0, "K", T1), commit(1, T1), put(2, "L")),
-    after=(
-        replica(1, put(0, "K", T1), commit(1, T1), put(2, "L"), FILLED),
-        replica(2, put(0, "K", T1), put(2, "L"), FILLED),
-        replica(3, put(0, "K", T1), commit(1, T1), FILLED),
-    ),
-)
+FIRST, END, NEXT = put(0, "K", T1), commit(1, T1), put(2, "L")
+AFTER = (replica(1, FIRST, END, NEXT, FILLED), replica(2, FIRST, NEXT, FILLED), replica(3, FIRST, END, FILLED))
+STUCK = History("stuck", wrote=(FIRST, END, NEXT), after=AFTER)
 
 
 def observation(at_ms: int, broker: int, appeared: dict[int, str], removed: dict[int, str]) -> dict[str, Any]:
@@ -123,11 +117,9 @@ def test_the_page_says_what_was_not_judged_and_has_findings_elsewhere(folder: Ru
 
 def test_the_page_says_what_is_what_and_needs_nothing_but_itself(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
-    for words in (
-        '<span class="verdict anomaly">anomaly</span>', "… open here", "✓ committed here, by the marker at 1",
-        "never seen here", "kafka-dump-log.sh", "--seed 7",
-    ):  # fmt: skip
-        assert words in text
+    words = ['<span class="verdict anomaly">anomaly</span>', "… open here", "✓ committed here, by the marker at 1"]
+    words += ["never seen here", "kafka-dump-log.sh", "--seed 7"]
+    assert [missing for missing in words if missing not in text] == []
     # Names of XML's vocabularies are not addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
     assert not [entry for entry in addresses if not entry.startswith(("#", "data:", f"{DOCS}/"))]
@@ -143,9 +135,8 @@ def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFold
     content = verdict(finding)
     content["reason"] = content["scenarios"][0]["reason"] = "frozen at 0"
     head, _, body = page(folder, MANIFEST, content).partition("</head>")
-    sentence = (
-        "broker 2 will never deliver t-0 past offset 0 to read_committed consumers; up to 4 records are invisible"
-    )
+    never = "broker 2 will never deliver t-0 past offset 0 to read_committed consumers"
+    sentence = f"{never}; up to 4 records are invisible"
     assert f"<title>anomaly: {sentence} (kafka-3.9, nemesis kill)</title>" in head
     assert f'<h1><span class="verdict anomaly">anomaly</span>: {sentence}</h1>' in body
     assert (body.count(sentence), body.count("frozen at 0")) == (1, 1)
@@ -203,7 +194,6 @@ def test_a_finding_and_its_row_link_to_each_other(folder: RunFolder) -> None:
     (row,) = re.findall(r'<tr id="([^"]+)" class=" differs">', text)
     assert f'<a href="#{row}">offset 0</a>' in text
     assert '<a class="small anomaly" href="#finding-1">finding 1</a>' in text
-    assert 'id="finding-1"' in text
     links, ids = (set(re.findall(pattern, text)) for pattern in (r'href="#([^"]+)"', r'\bid="([^"]+)"'))
     assert links <= ids
 
@@ -236,20 +226,17 @@ def test_a_partition_of_groups_shows_what_was_done_to_it_alone(tmp_path: Path) -
 
     made = written(tmp_path, STUCK)
     made.write_lines(made.history_path, [
-        act("a.tx", "init"),
-        act("a.tx", "begin", txn=1),
-        produce("a.tx", 0, txn=1, offset=4, value="60", tombstone=False),
-        act("a.tx", "commit", txn=1),
+        act("a.tx", "init"), act("a.tx", "begin", txn=1),
+        produce("a.tx", 0, txn=1, offset=4, value="60", tombstone=False), act("a.tx", "commit", txn=1),
         produce("b.plain", 1, offset=7, tombstone=True),
         produce("b.plain", 1, tombstone=True, key_base64="AGM="),
     ])  # fmt: skip
     events = read_story(made).events
-    assert {place: [event.text for event in there] for place, there in events.items()} == {
-        ("__consumer_offsets", 0): [
-            "begins transaction 1", "commits offset 60 of partition 3 at 4", "commits transaction 1"
-        ],
-        ("__consumer_offsets", 1): ["deletes the offset of partition 3 at 7", r"deletes key \x00c"],
-    }  # fmt: skip
+    texts = {place[1]: [event.text for event in there] for place, there in events.items()}
+    assert texts == {
+        0: ["begins transaction 1", "commits offset 60 of partition 3 at 4", "commits transaction 1"],
+        1: ["deletes the offset of partition 3 at 7", r"deletes key \x00c"],
+    }
 
 
 def test_a_key_that_is_not_valid_is_damage(tmp_path: Path) -> None:
@@ -265,9 +252,8 @@ def test_a_label_names_a_transaction_once() -> None:
     plain, next_one = StoryEvent(0.0, "tx", "writes L"), StoryEvent(0.0, "tx", "writes M", 2)
     assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
     assert _text([StoryEvent(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
-    assert _text([writes, writes, plain, next_one]) == (
-        "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
-    )
+    several = "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
+    assert _text([writes, writes, plain, next_one]) == several
 
 
 def test_what_is_reported_is_text(tmp_path: Path) -> None:

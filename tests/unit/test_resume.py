@@ -194,26 +194,18 @@ def just_started(subject: CutOff) -> None:
 CANNOT = "{path} cannot be continued: "
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda s: s.tell(status="complete"), "{path} went to its end; `harness check` judges it again"),
-        (lambda s: s.own(**s.own_process), f"{{path}} is still in progress (process {os.getpid()})"),
-        (just_started, f"{{path}} is still in progress (process {os.getpid()})"),
-        (CutOff.lose_data, f"{CANNOT}its brokers' data no longer exist; run it again"),
-        (lambda s: s.own(resumable=False), f"{CANNOT}it was interrupted before its window opened; run it again"),
-        (lambda s: s.own(kept=True), f"{CANNOT}its cluster was kept; `harness clean {RUN_ID}` removes it"),
-        (
-            lambda s: s.tell(nemesis="pause"),
-            f"{CANNOT}the fault of the nemesis pause ended with the harness; run it again",
-        ),
-        (
-            lambda s: s.tell(owner={"pid": 1, "nonsense": 2}),
-            "the run folder is damaged: {path}/manifest.json names no owner",
-        ),
-    ],
-    ids=["complete", "in progress", "just started", "no data", "before its window", "kept", "a fault", "no owner"],
-)
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda s: s.tell(status="complete"), "{path} went to its end; `harness check` judges it again"),
+    (lambda s: s.own(**s.own_process), f"{{path}} is still in progress (process {os.getpid()})"),
+    (just_started, f"{{path}} is still in progress (process {os.getpid()})"),
+    (CutOff.lose_data, f"{CANNOT}its brokers' data no longer exist; run it again"),
+    (lambda s: s.own(resumable=False), f"{CANNOT}it was interrupted before its window opened; run it again"),
+    (lambda s: s.own(kept=True), f"{CANNOT}its cluster was kept; `harness clean {RUN_ID}` removes it"),
+    (lambda s: s.tell(nemesis="pause"),
+     f"{CANNOT}the fault of the nemesis pause ended with the harness; run it again"),
+    (lambda s: s.tell(owner={"pid": 1, "nonsense": 2}),
+     "the run folder is damaged: {path}/manifest.json names no owner"),
+], ids=["complete", "in progress", "just started", "no data", "early", "kept", "a fault", "no owner"])  # fmt: skip
 def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], None], expected: str) -> None:
     change(subject)
     assert refusal(subject.folder.path) == expected.format(path=subject.folder.path)
@@ -257,9 +249,8 @@ def test_brokers_go_on_with_the_gate_that_they_had(tmp_path: Path, options: str)
     assert (gated.gate, gated.gate_options) == (True, options or None)
 
 
-SCHEDULE = Schedule(
-    in_order(*described("t puts K; 2 leaves; t commits; p puts K; 2 returns")), "stuck-lso", "sim-kafka", "c"
-)
+STEPS = described("t puts K; 2 leaves; t commits; p puts K; 2 returns")
+SCHEDULE = Schedule(in_order(*STEPS), "stuck-lso", "sim-kafka", "c")
 VALUES = ("1", "a b", "it's", 'say "so"', "$HOME", "a;b", "größe", "--x", "*", "", "a=b,c", "\\")
 """Of a setting that takes any text: what a shell would change."""
 GENERATED = 300
@@ -279,30 +270,20 @@ def drawn(seed: int, folder: Path) -> RunOptions:
     pins = choice(((), ("SHA256:a",), ("SHA256:a+/=", "SHA256:b")))
     access = maybe(Access(nodes, key=maybe(key), known_hosts=maybe(key), pins=pins))
     return RunOptions(
-        target=choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]),
+        target=choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]), schedule=schedule,
         anomaly="" if schedule else choice(["all", "stuck-lso", "stuck-lso,aborted-to-committed"]),
-        schedule=schedule,
         schedule_path=folder / "the schedule.json" if schedule else None,
-        nemesis=choice(list(SCRIPTS)),
-        client=choice(["librdkafka", "java"]),
-        timers=choice(list(TIMERS)),
-        brokers=hosts if access else integer(3, 7),
-        replication_factor=integer(2, 7),
-        partitions=integer(1, 100),
-        absent=integer(1, 6),
-        seed=random_.randrange(2**62),
+        nemesis=choice(list(SCRIPTS)), client=choice(["librdkafka", "java"]), timers=choice(list(TIMERS)),
+        brokers=hosts if access else integer(3, 7), replication_factor=integer(2, 7), partitions=integer(1, 100),
+        absent=integer(1, 6), seed=random_.randrange(2**62),
         topic_settings=choice(({}, {"segment.ms": "9", "x": choice(VALUES)})),
         broker_settings=choice(({}, {"listener.name.client.x": choice(VALUES)})),
-        time_limit_s=maybe(random_.uniform(0.001, 1e6)),
-        application=maybe("streams"),
-        gate=choice((True, False)),
-        guard=choice((True, False)),
-        gate_options=maybe("hold=markers,topics=a*:b"),
+        time_limit_s=maybe(random_.uniform(0.001, 1e6)), application=maybe("streams"), gate=choice((True, False)),
+        guard=choice((True, False)), gate_options=maybe("hold=markers,topics=a*:b"),
         runtime=choice(["local", "docker", "ssh", "sim", "auto"]),
-        image=maybe("registry.example:5000/kafka@sha256:0123"),
-        access=access,
+        image=maybe("registry.example:5000/kafka@sha256:0123"), access=access,
         command_config=maybe(folder / "key file"),
-    )
+    )  # fmt: skip
 
 
 class Asked(BaseException):
@@ -433,8 +414,6 @@ def test_auto_chooses_processes_for_a_clock_for_each_broker(monkeypatch: pytest.
 
 
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_plan, "find_java", lambda: None)
-    monkeypatch.setattr(run_plan, "find_archive", lambda *_: None)
     monkeypatch.setattr(run_plan, "choose", lambda *_: ("local", "there is no engine"))
     monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: LOCAL)
     progress = FakeProgress()

@@ -90,8 +90,6 @@ class DivergedCluster(LiveRepairCluster):
     ticks: int = 0
     violations: list[str] = field(default_factory=list)
 
-    # The operations of a repair.
-
     def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:
         if self._is_faulty():
             raise HarnessError("no broker answers")
@@ -179,16 +177,12 @@ class DivergedCluster(LiveRepairCluster):
         if self._is_faulty():
             raise HarnessError("the controller does not answer")
 
-    # Let pass what happens without a request: copying, deletion and elections.
-
     @property
     def online(self) -> frozenset[int]:
         return self.brokers - self.down.keys() - self.starting.keys()
 
     def is_effective(self, topic: str) -> bool:
-        if self.is_paused is not None:
-            return self.is_paused(topic)
-        return self.held_for.get(topic, 0) >= HOLDING_TICKS
+        return self.is_paused(topic) if self.is_paused else self.held_for.get(topic, 0) >= HOLDING_TICKS
 
     def tick(self) -> None:
         for topic in self.held_for:
@@ -206,8 +200,7 @@ class DivergedCluster(LiveRepairCluster):
     def _fault(self) -> None:
         if self.random.random() < 0.03:
             replicated = self.random.choice(list(self.partitions.values()))
-            others = sorted(replicated.isr - {replicated.leader})
-            if others:
+            if others := sorted(replicated.isr - {replicated.leader}):
                 self._lead(replicated, self.random.choice(others))
         if not self.down and not self.starting and self.random.random() < 0.02:
             broker = self.random.choice(sorted(self.brokers))
@@ -264,13 +257,10 @@ class DivergedCluster(LiveRepairCluster):
         if replicated.leader < 0:
             return
         source = replicated.logs[replicated.leader]
-        for broker in set(replicated.replicas) - replicated.isr:
-            if broker not in self.online:
-                continue
+        for broker in (set(replicated.replicas) - replicated.isr) & self.online:
             log = replicated.logs.setdefault(broker, Log())
             until = min(source.end, log.end + self.random.randint(1, COPIED_A_TICK))
-            fetched = {offset: source.records[offset] for offset in range(log.end, until) if offset in source.records}
-            log.records |= fetched
+            log.records |= {o: source.records[o] for o in range(log.end, until) if o in source.records}
             log.end = until
             if log.end == source.end:
                 replicated.isr.add(broker)
@@ -283,8 +273,6 @@ class DivergedCluster(LiveRepairCluster):
             if self.random.random() < 0.3:
                 replicated.logs[broker].clean(self.random.randint(0, replicated.logs[broker].end))
 
-    # The expected end.
-
     def settle(self) -> None:
         """Let everything come back, without further faults."""
         self.faults = False
@@ -294,11 +282,9 @@ class DivergedCluster(LiveRepairCluster):
     def wrongs(self, partition: TopicPartition) -> list[str]:
         """Return what replicas serve that was not acknowledged so."""
         replicated = self.partitions[partition]
-        return [
-            f"{partition}: broker {broker} serves {replicated.logs[broker].state}, and not {replicated.truth}"
-            for broker in replicated.replicas
-            if replicated.logs[broker].state != replicated.truth
-        ]
+        served = {broker: replicated.logs[broker].state for broker in replicated.replicas}
+        wrong = {broker: state for broker, state in served.items() if state != replicated.truth}
+        return [f"{partition}: broker {b} serves {state}, and not {replicated.truth}" for b, state in wrong.items()]
 
 
 class SimulatedTime(JumpingClock):
