@@ -81,9 +81,8 @@ def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_
     status = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
     read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert records(tmp_path) == b"".join(BATCHES)
-    assert state(tmp_path)["aborted"] == [[5, 2]]
-    assert state(tmp_path)["open"] == [[7, 0, 6]]
-    assert (state(tmp_path)["listed_to"], state(tmp_path)["complete"]) == (6, True)
+    expected = {"aborted": [[5, 2]], "open": [[7, 0, 6]], "listed_to": 6, "complete": True}
+    assert {name: state(tmp_path)[name] for name in expected} == expected
 
 
 def test_what_is_appended_meanwhile_is_read_and_lies_beyond_the_bound(tmp_path: Path) -> None:
@@ -97,8 +96,7 @@ def test_each_replica_is_read_on_to_what_any_other_had_when_all_had_been_read_to
     brokers = {1: FakeBroker({TP: [early, later]}), 2: FakeBroker({TP: [early, early, WHOLE]})}
     result = read(tmp_path, brokers)
     assert (result.readings[1, TP].read_to, result.readings[1, TP].is_complete) == (8, True)
-    assert result.readings[2, TP].bound == 4
-    assert not result.readings[2, TP].is_complete
+    assert (result.readings[2, TP].bound, result.readings[2, TP].is_complete) == (4, False)
 
 
 def test_a_replica_that_lags_sets_the_bound() -> None:
@@ -112,8 +110,7 @@ def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_
     undecided = Held(9, 4, batches=BATCHES[:9], open=(OpenTransaction(7, 0, 4),))
     decided = replace(WHOLE, aborted=((7, 4),))
     read(tmp_path, {1: FakeBroker({TP: [undecided, decided]})})
-    assert records(tmp_path) == b"".join(BATCHES)
-    assert state(tmp_path)["aborted"] == [[7, 4]]
+    assert (records(tmp_path), state(tmp_path)["aborted"]) == (b"".join(BATCHES), [[7, 4]])
 
 
 def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path: Path) -> None:
@@ -148,14 +145,13 @@ def test_gaps_are_passed(tmp_path: Path) -> None:
 
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
     result = read_after(tmp_path, Held(10, 10, log_start=6, batches=BATCHES[6:]))
-    assert result.failures == {}
-    assert list(stored(tmp_path)) == [f"{6:020}.log"]
+    assert (result.failures, list(stored(tmp_path))) == ({}, [f"{6:020}.log"])
 
 
 def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
     result = read_after(tmp_path, Held(4, 4, batches=BATCHES[:4]), spans={TP: Span(6)})
-    assert result.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
-    assert stored(tmp_path) == {}
+    failure = "t-0 was truncated below offset 6 while it was read"
+    assert (result.failures, stored(tmp_path)) == ({(1, TP): failure}, {})
 
 
 def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
@@ -182,8 +178,7 @@ def test_spans_are_what_the_leader_says_of_times() -> None:
 ])  # fmt: skip
 def test_a_replica_that_cannot_be_read_is_named(tmp_path: Path, failure: dict[str, Any], reason: str) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, **failure)})
-    assert result.readings.keys() == {(1, TP)}
-    assert result.failures.keys() == {(2, TP)}
+    assert (result.readings.keys(), result.failures.keys()) == ({(1, TP)}, {(2, TP)})
     assert reason in result.failures[2, TP]
     assert stored(tmp_path, 2) == {}
 
@@ -197,8 +192,7 @@ def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     cluster = audited({number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
     result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), [(2, TP)])
-    assert result.readings.keys() == {(2, TP)}
-    assert stored(tmp_path) == {}
+    assert (result.readings.keys(), stored(tmp_path)) == ({(2, TP)}, {})
 
 
 @pytest.mark.parametrize("sizes", [{TP: TOTAL_BYTES}, {}], ids=["by sizes", "by offsets"])

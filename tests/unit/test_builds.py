@@ -146,8 +146,7 @@ def test_a_build_is_found_by_its_name(tmp_path: Path) -> None:
     builds.read_build.cache_clear()  # as in another process
     after = find_target(str(path))
     assert before.name != after.name
-    assert find_target(before.name) == before
-    assert find_target(after.name) == after
+    assert [find_target(target.name) for target in (before, after)] == [before, after]
     assert jars_for(before).digests != jars_for(after).digests
 
 
@@ -156,8 +155,7 @@ def test_a_build_is_found_by_its_name(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_build_has_the_rules_of_the_nearest_line(tmp_path: Path, version: str, line: str) -> None:
     target = target_of(tmp_path, distribution(version))
-    assert line_of(target.name) == line
-    assert target.group_protocols == find_target(line).group_protocols
+    assert (line_of(target.name), target.group_protocols) == (line, find_target(line).group_protocols)
     assert line in target.note
 
 
@@ -170,9 +168,8 @@ def test_a_version_without_properties_is_read_from_the_name(tmp_path: Path) -> N
 def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
     newer = dict.fromkeys(("slf4j-api-2.0.17.jar", "log4j-slf4j2-impl-2.25.jar"), packed({}))
     target = target_of(tmp_path, distribution(more={"slf4j-api-1.7.36.jar": None, **newer}))
-    names = {jar.name for jar in jars_for(target).paths}
-    assert "log4j-slf4j2-impl-2.25.jar" in names
-    assert jar_name(BINDING) not in names
+    bindings = {"log4j-slf4j2-impl-2.25.jar", jar_name(BINDING)}
+    assert bindings & {jar.name for jar in jars_for(target).paths} == {"log4j-slf4j2-impl-2.25.jar"}
 
 
 @pytest.mark.parametrize(("contents", "why"), [
@@ -242,7 +239,6 @@ def test_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def released(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
     def jars_of(digests: dict[str, str], *_: Any, **__: Any) -> JarSet:
         folder = cache / "jars" / "released"
         folder.mkdir(parents=True, exist_ok=True)
@@ -298,12 +294,9 @@ def test_paths_without_a_patch_are_rejected(tmp_path: Path, make: Any, why: str)
 
 def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> None:
     folder = classes(tmp_path / "classes")
-    for name, why in (
-        ("redpanda-25.3", "a patch goes in front of a version of Kafka"),
-        ("sim-kafka", "a patch goes in front of a version of Kafka"),
-        ("./kafka.tgz", "--patch .* needs a known version"),
-        ("kafka-9.9", r"unknown target 'kafka-9\.9'"),
-    ):
+    in_front = "a patch goes in front of a version of Kafka"
+    names = {"redpanda-25.3": in_front, "sim-kafka": in_front, "./kafka.tgz": "--patch .* needs a known version"}
+    for name, why in {**names, "kafka-9.9": r"unknown target 'kafka-9\.9'"}.items():
         with pytest.raises(UsageError, match=why):
             find_target(patched(name, folder))
 

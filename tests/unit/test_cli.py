@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -156,8 +157,7 @@ def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
 def test_results_that_cannot_be_written(machine: Machine, results: str, expected: str) -> None:
     (machine.root / "file").touch()
     error = machine.refusal_in_this_process(*RUN, "--results", results)
-    assert expected in error
-    assert "--results" in error
+    assert (expected in error, "--results" in error) == (True, True), error
 
 
 def test_full_disk(machine: Machine) -> None:
@@ -176,8 +176,7 @@ def test_java_missing_or_too_old(machine: Machine, version: str, expected: str) 
     if version:
         write_java(machine.root / "bin", version)
     error = machine.refusal_in_this_process(*RUN)
-    assert expected in error
-    assert "openjdk-17-jre-headless" in error
+    assert (expected in error, "openjdk-17-jre-headless" in error) == (True, True), error
     assert not (machine.root / "results").exists()
 
 
@@ -197,8 +196,7 @@ def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
         port = closed.getsockname()[1]
         machine.environment["COMPACTION_HARNESS_MAVEN_ROOT"] = f"http://127.0.0.1:{port}/"
         error = machine.refusal(*RUN, "--runtime", "local")
-    assert "the jars cannot be fetched" in error
-    assert "COMPACTION_HARNESS_MAVEN_ROOT" in error
+    assert re.search("the jars cannot be fetched.*COMPACTION_HARNESS_MAVEN_ROOT", error)
     assert not (machine.root / "results").exists()
 
 
@@ -218,12 +216,10 @@ def test_a_run_of_several_scenarios_is_a_table(capsys: pytest.CaptureFixture[str
     console.show(RunResult(RunFolder(tmp_path), actual, {}), "text")
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split() == ["scenario", "verdict", "findings", "broker", "effect"]
-    assert [" ".join(line.split()) for line in lines[:4]] == [
-        "s-0 ANOMALY 1 2 visible", "t-0 ANOMALY 1 2 visible", "u-0 CLEAN 0", "v-0 UNKNOWN 0",
-    ]  # fmt: skip
-    assert [line.split(None, 1)[1] for line in lines[4:] if line[0] != " "][:3] == [
-        "tombstone-divergence: s-0, t-0: broker 2 is wrong", "v-0", "u-0",
-    ]  # fmt: skip
+    rows = ["s-0 ANOMALY 1 2 visible", "t-0 ANOMALY 1 2 visible", "u-0 CLEAN 0", "v-0 UNKNOWN 0"]
+    assert [" ".join(line.split()) for line in lines[:4]] == rows
+    paragraphs = [line.split(None, 1)[1] for line in lines[4:] if line[0] != " "]
+    assert paragraphs[:3] == ["tombstone-divergence: s-0, t-0: broker 2 is wrong", "v-0", "u-0"]
 
 
 def run_folder(top: Path) -> Path:
@@ -358,8 +354,7 @@ def test_check_of_a_sound_run_and_of_a_damaged_one(machine: Machine) -> None:
     where = damage(path, FLIPPED)
     list_evidence(path)
     error = machine.refusal("check", path)
-    assert "the run folder is damaged" in error
-    assert where in error
+    assert ("the run folder is damaged" in error, where in error) == (True, True), error
     assert not (path / "verdict.json").exists()
 
 
@@ -381,9 +376,9 @@ def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
         shutil.rmtree(path / name)
     (path / "observations.jsonl").unlink()
     error = machine.refusal("check", path)
-    assert f"brokers/2/{AFTER_REJOIN} is missing" in error
-    assert "fetched is missing (4 files); observations.jsonl is missing; " in error
-    assert "--partial" in error
+    missing = "fetched is missing (4 files); observations.jsonl is missing; "
+    for part in (f"brokers/2/{AFTER_REJOIN} is missing", missing, "--partial"):
+        assert part in error
     assert (path / "verdict.json").read_text() == "former"
 
 

@@ -21,21 +21,11 @@ from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, message
 from harness.model_checking.conform import partition as partitions
 from harness.model_checking.conform import picture as pictures
+from harness.model_checking.conform import schedules as known
 from harness.model_checking.conform.brokers import Brokers, fetch_offsets, read_folder
 from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules
 from harness.model_checking.conform.partition import BrokerPartition, offset_request
-from harness.model_checking.conform.schedules import (
-    CLUSTER_WIDE,
-    FILLER,
-    GROUP_WAYS,
-    PUT,
-    RETURN,
-    WAYS,
-    at_random,
-    partition_schedule,
-    read_for_conform,
-    written,
-)
+from harness.model_checking.conform.schedules import FILLER, GROUP_WAYS, PUT, WAYS, at_random, partition_schedule
 from harness.model_checking.explore.walk import OF_GROUPS
 from harness.models.cluster.broker import write_replica
 from harness.models.log.version_rules import rules_of
@@ -68,14 +58,14 @@ def held(model: pictures.Simulated, broker: int) -> list[str]:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", WAYS)
 def test_written_schedules_lead_where_they_say(name: str, version: int) -> None:
-    (schedule,) = (it for it in written() if it.case == name)
+    (schedule,) = (it for it in known.written() if it.case == name)
     by_broker = taken(*schedule.operations, rules=NEW, version=version).pictures()
     wrong, right = by_broker[ABSENT], by_broker[3]
     assert not any(re.match(f"[0-3]-. ({COMMIT}|{ABORT})", text) for text in right.batches), "the marker is gone"
     values, right_values = (re.findall(r"\d:(-?\w+)", "; ".join(picture.batches)) for picture in (wrong, right))
     if name == "committed-to-aborted-value":
         # A later value supersedes the record: once broker 2 has cleaned, too, only its `.txnindex` may still differ.
-        returned = schedule.operations[: schedule.operations.index(RETURN) + 1]
+        returned = schedule.operations[: schedule.operations.index(known.RETURN) + 1]
         by_broker = taken(*returned, rules=NEW, version=version).pictures()
         assert [("t", 0) in by_broker[broker].listed_aborts for broker in (ABSENT, 3)] == [True, False]
     elif name == "stuck-lso":
@@ -96,7 +86,7 @@ HERE_AND_THERE = {
 @pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
 @pytest.mark.parametrize("name", GROUP_WAYS)
 def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: Rules) -> None:
-    (schedule,) = (it for it in written(of_groups=True) if it.case == name)
+    (schedule,) = (it for it in known.written(of_groups=True) if it.case == name)
     leads = schedule.operations.index(ops.ElectLeader(2))
     absent, right = HERE_AND_THERE[name]
     model = taken(*schedule.operations[: leads + 1], rules=rules, of_groups=True)
@@ -124,19 +114,17 @@ def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
     steps = (BEGIN, "t aborts", FILLER, CLEAN)
     killed, paused = (taken(*steps, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
-    assert paused.txnindex == ("t 0-1 in segment 0, last stable offset 2",)
-    assert killed.txnindex == paused.txnindex, "an empty batch of the transaction is left"
+    listed = ("t 0-1 in segment 0, last stable offset 2",)
+    assert killed.txnindex == paused.txnindex == listed, "an empty batch of the transaction is left"
     more = (*steps, "producers expire", FILLER, CLEAN)
     killed, paused = (taken(*more, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
-    assert [text[:3] for text in paused.txnindex] == ["t 0"]
-    assert killed.txnindex == ()
+    assert ([text[:3] for text in paused.txnindex], killed.txnindex) == (["t 0"], ())
 
 
 def test_a_schedule_decides_what_is_kept() -> None:
-    deleted = (PUT, "p writes -K", FILLER)
-    assert "1-1 data, 1:-K" in held(taken(*deleted, CLEAN_AND_KEEP, FILLER, CLEAN), 1)
-    assert "1-1 data, 1:-K" not in held(taken(*deleted, CLEAN_AND_KEEP, "time passes", FILLER, CLEAN), 1)
-    assert "1-1 data, 1:-K" not in held(taken(*deleted, CLEAN, FILLER, CLEAN), 1)
+    for passes, keeps in ((CLEAN_AND_KEEP,), True), ((CLEAN_AND_KEEP, "time passes"), False), ((CLEAN,), False):
+        log = held(taken(PUT, "p writes -K", FILLER, *passes, FILLER, CLEAN), 1)
+        assert ("1-1 data, 1:-K" in log) is keeps
 
 
 def test_only_the_brokers_of_a_step_clean() -> None:
@@ -145,15 +133,13 @@ def test_only_the_brokers_of_a_step_clean() -> None:
 
 
 def test_a_follower_copies_a_leaders_segment_into_one_of_its_own() -> None:
-    model = taken(PUT, KILLED, PUT, "p writes L", FILLER, CLEAN, "2 returns")
-    assert model.pictures()[1].segments == (0, 3)
-    assert model.pictures()[ABSENT].segments == (0, 1, 3)
+    by_broker = taken(PUT, KILLED, PUT, "p writes L", FILLER, CLEAN, "2 returns").pictures()
+    assert (by_broker[1].segments, by_broker[ABSENT].segments) == ((0, 3), (0, 1, 3))
 
 
 def test_a_replica_joins() -> None:
     model = taken(PUT, PAUSED, "2 returns", "2 joins", replicas=(1, 3))
-    assert sorted(model.world.up) == [1, 2, 3]
-    assert held(model, ABSENT) == ["0-0 data, 0:K"]
+    assert (sorted(model.world.up), held(model, ABSENT)) == ([1, 2, 3], ["0-0 data, 0:K"])
 
 
 @pytest.mark.parametrize(("steps", "version"), [
@@ -175,8 +161,7 @@ def test_what_a_leader_refuses() -> None:
     model = taken(BEGIN, "t commits", "producers expire")
     assert model.can_write("t")
     model.take(ops.EndElsewhere("t", COMMIT))
-    assert not model.can_write("t")
-    assert model.can_write("p")
+    assert [model.can_write(name) for name in "tp"] == [False, True]
 
 
 def test_versions_differ() -> None:
@@ -190,7 +175,7 @@ def test_random_schedules_are_the_same_for_a_seed_and_have_in_common_what_befall
     first, same, other = (at_random(seed, 4, OLD) for seed in ("a", "a", "b"))
     assert first == same != other
     for steps in zip(*(schedule.operations for schedule in first), strict=True):
-        assert len(set(steps)) == 1 or not any(isinstance(step, CLUSTER_WIDE) for step in steps)
+        assert len(set(steps)) == 1 or not any(isinstance(step, known.CLUSTER_WIDE) for step in steps)
     assert len({schedule.operations for schedule in first}) == len(first)
 
 
@@ -200,25 +185,28 @@ KINDS = {
 }  # fmt: skip
 
 
+def kinds(steps: set[Operation]) -> set[str]:
+    return {kind for step in steps for kind in KINDS if re.search(kind, str(step))}
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_random_schedules_can_be_gone_through(version: int) -> None:
-    met = set()
+    steps = set[Operation]()
     for seed in range(6):
         for schedule in at_random(str(seed), 3, replace(NEW, epoch_bump=version > 1)):
             taken(*schedule.operations, rules=NEW, version=version, replicas=schedule.plan.brokers)
-            met |= {kind for step in schedule.operations for kind in KINDS if re.search(kind, str(step))}
-    assert met == (KINDS if version == 1 else KINDS - {", having written nothing here"})
+            steps |= set(schedule.operations)
+    assert kinds(steps) == (KINDS if version == 1 else KINDS - {", having written nothing here"})
 
 
 @pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
 def test_random_schedules_of_groups_can_be_gone_through(rules: Rules) -> None:
-    steps = set()
+    steps = set[Operation]()
     for seed in range(6):
         for schedule in at_random(str(seed), 3, rules, of_groups=True):
             taken(*schedule.operations, rules=rules, of_groups=True)
             steps |= set(schedule.operations)
-    met = {kind for step in steps for kind in KINDS if re.search(kind, str(step))}
-    assert met == KINDS - {"are deleted", "joins"}
+    assert kinds(steps) == KINDS - {"are deleted", "joins"}
     assert ops.WriteBatch("p", ("K",), (0,)) in steps
     assert not any(step.process == "i" or re.search("(t|u) writes -", str(step)) for step in steps)
 
@@ -260,9 +248,9 @@ def test_a_difference_in_any_field_of_a_batch_is_reported(name: str) -> None:
 
 def test_a_picture_is_shown() -> None:
     text = "\n".join(pictures.shown(a_picture()))
-    assert "  0-0 data, by t epoch 0 sequence 0, transactional, leader epoch 0" in text
-    assert "  2-3 data, 3:-L, ages, leader epoch 0" in text
-    assert "  log start: 0" in text
+    first = "0-0 data, by t epoch 0 sequence 0, transactional, leader epoch 0"
+    for part in (first, "2-3 data, 3:-L, ages, leader epoch 0", "log start: 0"):
+        assert f"  {part}" in text
 
 
 def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
@@ -297,17 +285,16 @@ def test_a_disagreement_ends_its_schedule_alone_and_is_reported_as_json() -> Non
     first, second = result["schedules"]
     assert (result["verdict"], result["reason"]) == (ANOMALY, None)
     assert (first["agreed"], first["steps"][:2]) == (1, ["p writes K", "rest"])
-    assert first["disagreements"] == [
-        {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}
-    ]
+    difference = "log_start: the model has 0, the broker 99"
+    assert first["disagreements"] == [{"step": 2, "broker": 3, "differences": [difference]}]
     assert (second["agreed"], second["disagreements"]) == (6, [])
 
 
 def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
     first, _ = gone(ModelBrokers(refuses={"one": FILLER}))
-    (disagreement,) = first.disagreements
-    assert (disagreement.number, disagreement.broker) == (2, 1)
-    assert disagreement.differences == ["a batch is refused with OutOfOrderSequenceNumberError"]
+    (it,) = first.disagreements
+    refused = "a batch is refused with OutOfOrderSequenceNumberError"
+    assert (it.number, it.broker, it.differences) == (2, 1, [refused])
 
 
 def test_what_befalls_one_cluster_is_common() -> None:
@@ -353,9 +340,9 @@ def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
 
 
 def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
-    schedules = [it for seed in range(6) for it in (*at_random(str(seed), 3, NEW), *written())]
+    schedules = [it for seed in range(6) for it in (*at_random(str(seed), 3, NEW), *known.written())]
     for step in {step for schedule in schedules for step in schedule.operations}:
-        if isinstance(step, CLUSTER_WIDE):
+        if isinstance(step, known.CLUSTER_WIDE):
             with on_brokers.during(step), pytest.raises(ValueError, match="is not an operation of a partition"):
                 BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0)).take(step)
         else:
@@ -400,16 +387,16 @@ def stored(folder: Path, *steps: str | Operation, plan: RoundPlan = NO_PLAN) -> 
 
 def test_a_schedule_of_explore_is_read(tmp_path: Path) -> None:
     steps = ("t puts K", "2 leaves", "t commits", "1 cleans", "time passes", "2 returns")
-    schedule = read_for_conform(stored(tmp_path, *steps), NEW)
+    schedule = known.read_for_conform(stored(tmp_path, *steps), NEW)
     assert [str(step) for step in schedule.operations] == [*steps[:3], "p writes filler", *steps[3:]]
     assert not pictures.is_of_groups(schedule)
-    assert pictures.is_of_groups(read_for_conform(stored(tmp_path, "t puts K", plan=OF_GROUPS), NEW))
+    assert pictures.is_of_groups(known.read_for_conform(stored(tmp_path, "t puts K", plan=OF_GROUPS), NEW))
 
 
 def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_path: Path) -> None:
     write = ops.Write("t3", "k", topic="soak-1", partition=1)
     steps = (write, ops.Inject("kill", 1), replace(write, process="plain-0", deletes=True))
-    schedule = read_for_conform(stored(tmp_path, *steps, plan=SHRUNK), OLD)
+    schedule = known.read_for_conform(stored(tmp_path, *steps, plan=SHRUNK), OLD)
     assert [str(step) for step in schedule.operations] == ["t puts k", "kill begins on broker 2", "p deletes k"]
     assert schedule.plan.brokers == (3, 2, 1)
 
@@ -450,10 +437,8 @@ class Coordinator(Connection):
         topics = [{"name": key, "partitions": [partition]} for key in pictures.ALL_KEYS if key != "K"]
         of_k = {**partition, "error_code": 88 if asked.require_stable else 0, "committed_offset": 0}
         topics.append({"name": "K", "partitions": [of_k]})
-        groups = [
-            {"group_id": it.group_id, "error_code": 14 * (it.group_id == "later"), "topics": topics}
-            for it in asked.groups
-        ]
+        codes = {it.group_id: 14 * (it.group_id == "later") for it in asked.groups}
+        groups = [{"group_id": name, "error_code": code, "topics": topics} for name, code in codes.items()]
         return request.decode(message(OffsetFetchResponse, 8, groups=groups))
 
 

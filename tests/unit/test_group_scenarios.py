@@ -299,9 +299,8 @@ def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answ
     for value in ("classic", None):
         producer.send(UPGRADED, KEY, value, [], lambda error, offset: answers.append((str(error or ""), offset)))
     assert answers == [("", 4), ("", 6)]
-    assert members.calls == [
-        "g commits {('in', 0): 20}", "g joins for in: classic", "leaves", "g joins for in: consumer", "leaves",
-    ]  # fmt: skip
+    joins = ("g joins for in: classic", "leaves", "g joins for in: consumer", "leaves")
+    assert members.calls == ["g commits {('in', 0): 20}", *joins]
     assert producer.flush() == 0
 
 
@@ -352,9 +351,8 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
     monkeypatch.setattr("harness.play.group_workload.ask", ask)
     test = plan_run(RunOptions("kafka-4.4", "groups"))
     (place,) = test.partitions["group-expired"]
-    cluster: Any = SimpleNamespace(
-        wait=wait, states=lambda: {place: SimpleNamespace(leader=1)}, runtime=SimpleNamespace(address=lambda _: "1")
-    )
+    states, runtime = {place: SimpleNamespace(leader=1)}, SimpleNamespace(address=lambda _: "1")
+    cluster: Any = SimpleNamespace(wait=wait, states=lambda: states, runtime=runtime)
     group = groups_of(test)[place]
     GroupWorkload(test, cluster, NOBODY, NOBODY).expire(group.name, group.inputs[0])
     assert tries == [(group.name, "group-expired-input", 1)] * 2

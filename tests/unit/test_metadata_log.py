@@ -18,9 +18,7 @@ from harness.broker_files.metadata_log.join import read_metadata_logs
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]
-BEGIN, END, ABORT = (
-    Written(of, 0) for of in (RecordType.BEGIN_TRANSACTION, RecordType.END_TRANSACTION, RecordType.ABORT_TRANSACTION)
-)
+BEGIN, END, ABORT = (Written(RecordType[f"{name}_TRANSACTION"], 0) for name in ("BEGIN", "END", "ABORT"))
 
 
 def read(top: Path, *log: Written, **given: Any) -> ClusterMetadata:
@@ -42,8 +40,7 @@ def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
     assert (history.topic, history.topic_id, history.partition) == ("t", logs.topic_id("t"), 0)
     assert history.since_creation
     assert (metadata.start_offset, metadata.end_offset) == (0, 5)
-    assert metadata.topics == {"t"}
-    assert metadata.source == tmp_path / logs.FOLDER
+    assert (metadata.topics, metadata.source) == ({"t"}, tmp_path / logs.FOLDER)
     first = PartitionState(1, 1, 0, 0, replicas=(1, 2, 3), isr=(1, 2, 3), directories=directories(1, 2, 3))
     assert history.states == (
         first,
@@ -68,10 +65,9 @@ def test_a_reassignment(tmp_path: Path) -> None:
                directories=three),
     )  # fmt: skip
     _, during, after = states(metadata)
-    assert during.replicas == (4, 1, 2, 3)
-    assert (during.isr, during.leader_epoch, during.directories) == ((1, 2, 3), 0, directories(4, 1, 2, 3))
-    assert (after.replicas, after.isr) == ((4, 1, 2), (4, 1, 2))
-    assert (after.leader, after.leader_epoch, after.directories) == (1, 1, directories(4, 1, 2))
+    assert (during.replicas, during.isr, during.leader_epoch) == ((4, 1, 2, 3), (1, 2, 3), 0)
+    assert (after.replicas, after.isr, after.leader, after.leader_epoch) == ((4, 1, 2), (4, 1, 2), 1, 1)
+    assert (during.directories, after.directories) == (directories(4, 1, 2, 3), directories(4, 1, 2))
 
 
 def test_an_unclean_election_until_its_leader_has_recovered(tmp_path: Path) -> None:
@@ -93,17 +89,15 @@ def test_a_topic_that_was_created_again_is_another_topic(tmp_path: Path) -> None
     assert (before.topics, len(states(before))) == (frozenset(), 1), "a deleted topic keeps its history"
     metadata = read(tmp_path, *removed, topic("t", 1), partition("t", 0, (2, 1), 1), change("t", 0, leader=3))
     history = metadata.histories[T]
-    assert list(metadata.histories) == [T]
+    assert (list(metadata.histories), metadata.topics) == ([T], {"t"})
     assert (history.topic_id, history.since_creation) == (logs.topic_id("t", 1), True)
-    assert metadata.topics == {"t"}
     assert [(state.offset, state.leader) for state in history.states] == [(5, 2)]
 
 
 def test_only_the_topics_that_are_asked_for(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, [*CREATED, topic("u"), partition("u", 0, (1,)), change("u", 0, leader=1)])
     metadata = read_metadata_log(folder, {"u"})
-    assert list(metadata.histories) == [("u", 0)]
-    assert metadata.topics == {"t", "u"}
+    assert (list(metadata.histories), metadata.topics) == ([("u", 0)], {"t", "u"})
 
 
 @pytest.mark.parametrize(("log", "offsets"), [
@@ -139,12 +133,10 @@ def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_
     snapshots = {70: [topic("other")], 100: state, 102: []}
     metadata = read(tmp_path, change("t", 0, leader=2), change("t", 0, isr=(2,)), first_offset=100, snapshots=snapshots)
     assert (metadata.start_offset, metadata.end_offset) == (100, 102)
-    assert metadata.registrations == {1: (3,)}
-    assert metadata.topics == {"t"}
+    assert (metadata.registrations, metadata.topics) == ({1: (3,)}, {"t"})
     assert not metadata.histories[T].since_creation
-    assert [(s.offset, s.leader, s.leader_epoch, s.partition_epoch) for s in states(metadata)] == [
-        (99, 1, 4, 9), (100, 2, 5, 10), (101, 2, 5, 11),
-    ]  # fmt: skip
+    shown = [(s.offset, s.leader, s.leader_epoch, s.partition_epoch) for s in states(metadata)]
+    assert shown == [(99, 1, 4, 9), (100, 2, 5, 10), (101, 2, 5, 11)]
 
 
 def test_records_before_the_snapshot_are_not_replayed_twice(tmp_path: Path) -> None:

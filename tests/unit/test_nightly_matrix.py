@@ -116,10 +116,8 @@ def test_cells_of_two_matrices_that_differ_in_the_scenario_alone_share_a_run(tmp
     assert outage.scenarios == ("tombstone-divergence", "stuck-lso")
 
 
-METADATA = "".join(
-    f"<version>{version}</version>"
-    for version in ("4.4.0", "4.4.8", "4.4.9-rc1", "4.40.9", "3.9.99", "3.9.100", TARGETS["kafka-4.2"].version)
-)
+PUBLISHED = ("4.4.0", "4.4.8", "4.4.9-rc1", "4.40.9", "3.9.99", "3.9.100", TARGETS["kafka-4.2"].version)
+METADATA = "".join(f"<version>{version}</version>" for version in PUBLISHED)
 MAVEN_METADATA = "/org/apache/kafka/kafka_2.13/maven-metadata.xml"
 TAGS = "/v2/namespaces/redpandadata/repositories/redpanda/tags?name=v26.2.&page_size=100&page="
 
@@ -196,29 +194,18 @@ def test_what_is_wrong_with_a_file_is_reported_before_anything_runs(text: str, s
     assert says in str(raised.value)
 
 
-SOAKS = """
-targets = ["kafka-4.4"]
-anomalies = ["stuck-lso"]
-[[matrix]]
-[[soak]]
-protections = ["none", "gate"]
-minutes = 2.5
-[[soak]]
-targets = ["kafka-4.4", "sim-kafka"]
-seed = 7
-"""
-
-
 def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path) -> None:
-    night = matrix(written(tmp_path, SOAKS))
+    shared = "targets = ['kafka-4.4']\nanomalies = ['stuck-lso']\n[[matrix]]"
+    gated = "[[soak]]\nprotections = ['none', 'gate']\nminutes = 2.5"
+    seeded = "[[soak]]\ntargets = ['kafka-4.4', 'sim-kafka']\nseed = 7"
+    night = matrix(written(tmp_path, f"{shared}\n{gated}\n{seeded}"))
     run, *soaks = night.outages
     assert run.soak is None
+    short, long = SoakCell(2.5, 1), SoakCell(10.0, 7)
     assert [(outage.target, outage.runtime, outage.protection, outage.soak, outage.repeat) for outage in soaks] == [
-        ("kafka-4.4", "local", "none", SoakCell(2.5, 1), 0),
-        ("kafka-4.4", "local", "gate", SoakCell(2.5, 1), 0),
-        ("kafka-4.4", "local", "none", SoakCell(10.0, 7), 1),
-        ("sim-kafka", "sim", "none", SoakCell(10.0, 7), 0),
-    ]
+        ("kafka-4.4", "local", "none", short, 0), ("kafka-4.4", "local", "gate", short, 0),
+        ("kafka-4.4", "local", "none", long, 1), ("sim-kafka", "sim", "none", long, 0),
+    ]  # fmt: skip
     assert str(soaks[1]) == "kafka-4.4 soak of 2.5 minutes, gate"
     assert str(soaks[2]) == "kafka-4.4 soak of 10 minutes, repeat 1"
     cells = [(cell.anomaly, cell.payload, cell.protection) for cell in night.cells[1:]]
@@ -265,9 +252,7 @@ def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuc
     ("clean", [cell("redpanda-25.3")]),
 ])  # fmt: skip
 def test_what_this_release_expects(verdict: str, cells: list[Cell]) -> None:
-    assert {str(asked): entry.verdict for asked, entry in expected(cells, STANDARD).items()} == dict.fromkeys(
-        map(str, cells), verdict
-    )
+    assert {asked: entry.verdict for asked, entry in expected(cells, STANDARD).items()} == dict.fromkeys(cells, verdict)
 
 
 def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:

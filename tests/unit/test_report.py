@@ -70,9 +70,8 @@ def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
     rows = {row.offset: row for row in shown_table.rows}
     assert shown_table.brokers == (1, 2, 3)
     assert list(rows) == [0, 1, 2, 3]
-    assert {broker: (cell.outcome, cell.decided_by) for broker, cell in rows[0].cells.items()} == {
-        1: ("committed", 1), 2: ("open", None), 3: ("committed", 1),
-    }  # fmt: skip
+    outcomes = {broker: (cell.outcome, cell.decided_by) for broker, cell in rows[0].cells.items()}
+    assert outcomes == {1: ("committed", 1), 2: ("open", None), 3: ("committed", 1)}
     assert rows[0].findings == {2: [1]}
     assert rows[1].cells[1] == LogCell("commit", producer_id=5)
     assert rows[1].missing == {2: "never seen here"}

@@ -51,16 +51,8 @@ def key() -> Key:
 def certificate(key: Key) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
     now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, SHA256())
-    )
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1)
+    return builder.not_valid_before(now).not_valid_after(now + timedelta(days=1)).sign(key, SHA256())
 
 
 @pytest.fixture
@@ -203,9 +195,8 @@ def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, tls: dict[s
     }
     plain = read(tmp_path, {**tls, **SASL, "sasl.mechanism": "PLAIN"})
     assert plain.scram_user is None
-    assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == (
-        r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'
-    )
+    jaas = r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'
+    assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == jaas
 
 
 def test_settings_are_stored_without_secrets() -> None:
@@ -215,9 +206,8 @@ def test_settings_are_stored_without_secrets() -> None:
 
 SECRET = "the-secret-of-ann"  # noqa: S105
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-OAUTH_JAAS = (
-    f'{OAUTH_MODULE} required clientId="ann" clientSecret="{SECRET}" scope="read" extension_logicalCluster="lkc-1";'
-)
+OF_CLIENT = f'clientId="ann" clientSecret="{SECRET}" scope="read" extension_logicalCluster="lkc-1"'
+OAUTH_JAAS = f"{OAUTH_MODULE} required {OF_CLIENT};"
 
 
 def jwt(expires_s: float) -> str:
@@ -281,9 +271,8 @@ def test_a_server_without_a_token(tmp_path: Path, status: int, answer: object, e
     with token_server(answer, status) as (url, server), pytest.raises(UsageError) as refused:
         read_security(login(tmp_path, url))
     assert set(server.authorizations[1:]) <= {None}, "another address gets no secret"
-    assert f"{url} gives client ann no token" in str(refused.value)
-    assert expected in str(refused.value)
-    assert SECRET not in str(refused.value)
+    parts = (f"{url} gives client ann no token", expected, SECRET)
+    assert [part in str(refused.value) for part in parts] == [True, True, False]
 
 
 def test_a_token_of_a_file_is_sent_to_executors(tmp_path: Path) -> None:
@@ -316,14 +305,9 @@ class Server:
 def test_a_token_is_renewed_before_its_end_and_kept_while_the_server_is_down() -> None:
     server = Server()
     tokens = Tokens(server.request, time_s=lambda: server.now_s)
-    assert [tokens.token(), tokens.token()] == ["token 1", "token 1"]
-    server.now_s += 79
-    assert tokens.token() == "token 1"
-    server.now_s += 1
-    assert tokens.token() == "token 2"
-    server.is_up = False
-    server.now_s += 99
-    assert tokens.token() == "token 2"
+    for after_s, is_up, expected in (0, True, 1), (0, True, 1), (79, True, 1), (1, True, 2), (99, False, 2):
+        server.now_s, server.is_up = server.now_s + after_s, is_up
+        assert tokens.token() == f"token {expected}"
     server.now_s += 1
     with pytest.raises(HarnessError, match="refused"):
         tokens.token()
@@ -358,9 +342,8 @@ def test_msk_gets_a_signed_request_as_token(tmp_path: Path) -> None:
     url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     assert urlsplit(url)[:3] == ("https", "kafka.eu-west-1.amazonaws.com", "/")
     query = dict(parse_qsl(urlsplit(url).query))
-    assert query["Action"] == "kafka-cluster:Connect"
-    assert query["X-Amz-Expires"] == "900"
-    assert query["X-Amz-Security-Token"] == "session"
+    stated = {"Action": "kafka-cluster:Connect", "X-Amz-Expires": "900", "X-Amz-Security-Token": "session"}
+    assert stated.items() <= query.items()
     assert query["X-Amz-Credential"].endswith("/eu-west-1/kafka-cluster/aws4_request")
     assert len(query["X-Amz-Signature"]) == 64
     assert end_s == pytest.approx(time.time() + 900, abs=30)

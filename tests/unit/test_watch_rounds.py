@@ -95,9 +95,8 @@ def checks_of(cluster: AuditedCluster, **more: Any) -> WatchChecks:
 
 
 NAMES = ("stuck-lso", "tombstone-divergence")
-STATUS = WatchStatus(
-    60.0, checks_of(cluster_of({"t": 1, "u": 3}), unreadable=("v may not be read",)), PARTITIONS, anomalies=NAMES
-)
+CHECKS = checks_of(cluster_of({"t": 1, "u": 3}), unreadable=("v may not be read",))
+STATUS = WatchStatus(60.0, CHECKS, PARTITIONS, anomalies=NAMES)
 
 
 def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
@@ -193,9 +192,8 @@ class TestStatus:
     def test_the_json_has_the_worst_first_and_no_deleted_topic(self) -> None:
         content = json.loads(watch_status.partitions_json(STATUS, NOW_MS)[1])
         assert content["cluster_id"] == "id"
-        assert [(row["scenario"], row["verdict"], row["age_s"]) for row in content["partitions"]] == [
-            ("t-0", "anomaly", 9.0), ("u-2", "unknown", None), ("u-0", "unknown", 30.0), ("u-1", "clean", 60.0)
-        ]  # fmt: skip
+        rows = [("t-0", "anomaly", 9.0), ("u-2", "unknown", None), ("u-0", "unknown", 30.0), ("u-1", "clean", 60.0)]
+        assert [(row["scenario"], row["verdict"], row["age_s"]) for row in content["partitions"]] == rows
         assert content["partitions"][0]["findings"] == DIVERGED["findings"]
         assert content["partitions"][1]["causes"] == ["not-compared"]
 
