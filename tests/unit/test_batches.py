@@ -118,8 +118,7 @@ def test_batches_of_kafka(codec: str) -> None:
 def test_markers_of_kafka() -> None:
     abort, commit = only(KAFKA_ABORT), only(KAFKA_COMMIT)
     assert (abort.is_control, abort.is_transactional) == (True, True)
-    assert marker(abort, source=SOURCE) == Marker("abort", 9)
-    assert marker(commit, source=SOURCE) == Marker("commit", 9)
+    assert [marker(batch, source=SOURCE) for batch in (abort, commit)] == [Marker("abort", 9), Marker("commit", 9)]
 
 
 def test_empty_batch_of_kafka() -> None:

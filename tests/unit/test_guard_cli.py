@@ -25,21 +25,14 @@ RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
-    fakes = {"LiveCluster": fake, "GuardObserver": Mock(latest=Observation()), "KafkaChannel": Closing(fake)}
+    monkeypatch.setattr(FakeChannel, "close", lambda _: None, raising=False)
+    monkeypatch.setattr(FakeLeadership, "error", None, raising=False)
+    fakes = {"LiveCluster": fake, "GuardObserver": Mock(latest=Observation()), "KafkaChannel": FakeChannel(fake)}
     for name, stand_in in fakes.items():
         monkeypatch.setattr(f"harness.protect.guard.run.{name}", Mock(return_value=stand_in))
-    monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: Member(fake))
+    monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: FakeLeadership(fake))
     monkeypatch.setattr("harness.protect.guard.run.LEAD_S", 0.3)
     return fake
-
-
-class Closing(FakeChannel):
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Member(FakeLeadership):
-    error = None
 
 
 def in_round_4(cluster: FakeCluster, act: Callable[[], object]) -> None:

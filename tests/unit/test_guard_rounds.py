@@ -81,9 +81,8 @@ def test_a_value_that_was_changed_since_settings_were_read_is_what_is_put_back(o
 def test_rounds_follow_fast_while_a_broker_has_just_stopped_answering() -> None:
     cluster = FakeCluster({"t": {}})
     guard = start(cluster, interval_s=2.0).guard
-    assert guard.pause_s == 2
-    cluster.is_alarmed = True
-    assert guard.pause_s == ALARMED_S
+    for cluster.is_alarmed, pause_s in (False, 2), (True, ALARMED_S):
+        assert guard.pause_s == pause_s
 
 
 def test_a_guard_without_brokers_waits_between_its_rounds() -> None:
@@ -139,8 +138,7 @@ def test_a_refused_change_is_visible_and_tried_again() -> None:
     cluster = one_topic()
     cluster.refused["t"] = "TopicAuthorizationFailedError"
     started = start(cluster)
-    for _ in range(3):
-        assert not started.guard.attempt()
+    assert [started.guard.attempt() for _ in range(3)] == [False] * 3
     assert started.guard.status.unpaused == {"t"}
     assert "TopicAuthorizationFailedError" in str(started.guard.status.failure)
     assert len(cluster.log) == 1, "the same intention is not kept again"
@@ -177,8 +175,7 @@ def test_only_named_and_compacted_topics_are_paused() -> None:
 
 
 def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_topics() -> None:
-    cluster = one_topic()
-    start(cluster).guard.attempt()
+    cluster, _ = paused()
     cluster.members.clear()
     again = start(cluster, patterns=("orders-*",))
     again.guard.attempt()
@@ -263,11 +260,9 @@ def test_short_retention_and_long_pauses_are_warned_of_once() -> None:
     for _ in range(4):
         started.guard.attempt()
         clock.now += 50
-    said = [event.what for event in started.events if event.event == "warning"]
-    assert said == [
-        "its retention is shorter than 3 intervals of 2 s and 4 s: the guard may be late",
-        "paused for longer than 60 s; its log grows by 1,234 bytes/s, all replicas together",
-    ]
+    late = "its retention is shorter than 3 intervals of 2 s and 4 s: the guard may be late"
+    long = "paused for longer than 60 s; its log grows by 1,234 bytes/s, all replicas together"
+    assert [event.what for event in started.events if event.event == "warning"] == [late, long]
     assert started.guard.status.retention_left_s == {"t": pytest.approx(5 - 150)}
 
 

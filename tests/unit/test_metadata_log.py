@@ -40,7 +40,7 @@ def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
     assert (history.topic, history.topic_id, history.partition) == ("t", logs.topic_id("t"), 0)
     assert history.since_creation
     assert (metadata.start_offset, metadata.end_offset) == (0, 5)
-    assert (metadata.topics, metadata.source) == ({"t"}, tmp_path / logs.FOLDER)
+    assert (metadata.topics, metadata.source) == (frozenset("t"), tmp_path / logs.FOLDER)
     first = PartitionState(1, 1, 0, 0, replicas=(1, 2, 3), isr=(1, 2, 3), directories=directories(1, 2, 3))
     assert history.states == (
         first,
@@ -89,7 +89,7 @@ def test_a_topic_that_was_created_again_is_another_topic(tmp_path: Path) -> None
     assert (before.topics, len(states(before))) == (frozenset(), 1), "a deleted topic keeps its history"
     metadata = read(tmp_path, *removed, topic("t", 1), partition("t", 0, (2, 1), 1), change("t", 0, leader=3))
     history = metadata.histories[T]
-    assert (list(metadata.histories), metadata.topics) == ([T], {"t"})
+    assert (list(metadata.histories), metadata.topics) == ([T], frozenset("t"))
     assert (history.topic_id, history.since_creation) == (logs.topic_id("t", 1), True)
     assert [(state.offset, state.leader) for state in history.states] == [(5, 2)]
 
@@ -97,7 +97,7 @@ def test_a_topic_that_was_created_again_is_another_topic(tmp_path: Path) -> None
 def test_only_the_topics_that_are_asked_for(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, [*CREATED, topic("u"), partition("u", 0, (1,)), change("u", 0, leader=1)])
     metadata = read_metadata_log(folder, {"u"})
-    assert (list(metadata.histories), metadata.topics) == ([("u", 0)], {"t", "u"})
+    assert (list(metadata.histories), metadata.topics) == ([("u", 0)], frozenset("tu"))
 
 
 @pytest.mark.parametrize(("log", "offsets"), [
@@ -133,7 +133,7 @@ def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_
     snapshots = {70: [topic("other")], 100: state, 102: []}
     metadata = read(tmp_path, change("t", 0, leader=2), change("t", 0, isr=(2,)), first_offset=100, snapshots=snapshots)
     assert (metadata.start_offset, metadata.end_offset) == (100, 102)
-    assert (metadata.registrations, metadata.topics) == ({1: (3,)}, {"t"})
+    assert (dict(metadata.registrations), metadata.topics) == ({1: (3,)}, frozenset("t"))
     assert not metadata.histories[T].since_creation
     shown = [(s.offset, s.leader, s.leader_epoch, s.partition_epoch) for s in states(metadata)]
     assert shown == [(99, 1, 4, 9), (100, 2, 5, 10), (101, 2, 5, 11)]

@@ -367,12 +367,13 @@ def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, go: Mock) -> None:
 
 
 def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
-    secret = {"ssl.keystore.password": "hush", "num.io.threads": "3"}
-    made = assembled(RunOptions("kafka-4.4", "all", broker_settings=secret))
+    secrets = ("ssl.keystore.password", "listener.name.client.sasl.jaas.config")
+    settings = {**dict.fromkeys(secrets, "hush"), "num.io.threads": "3"}
+    made = assembled(RunOptions("kafka-4.4", "all", broker_settings=settings))
     command = command_line(repeatable(made, RunFolder(tmp_path)))
     assert "hush" not in command
-    assert f"'broker.ssl.keystore.password={HIDDEN}'" in command
-    assert "broker.num.io.threads=3" in command
+    for part in (*(f"'broker.{name}={HIDDEN}'" for name in secrets), "broker.num.io.threads=3"):
+        assert part in command
 
 
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import Security, read_security
 from harness.kafka_api.tokens import Token, Tokens, expiry_s, sign_token
-from harness.play import begin
 
 PASSWORD = 'pass "word" \\ 1'  # noqa: S105
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -197,11 +196,6 @@ def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, tls: dict[s
     assert plain.scram_user is None
     jaas = r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'
     assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == jaas
-
-
-def test_settings_are_stored_without_secrets() -> None:
-    stored = begin.without_secrets({"ssl.keystore.password": "x", "a.sasl.jaas.config": "x", "num.io.threads": "2"})
-    assert stored == {"ssl.keystore.password": "(hidden)", "a.sasl.jaas.config": "(hidden)", "num.io.threads": "2"}
 
 
 SECRET = "the-secret-of-ann"  # noqa: S105

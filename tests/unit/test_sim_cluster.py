@@ -85,14 +85,12 @@ def test_time_goes_by_default_timers() -> None:
 
 def test_who_is_down_neither_copies_nor_cleans() -> None:
     down = play(V1, described("p puts K", "p puts K", "2 leaves", "p puts L", "2 cleans"))
-    assert shown(down, 2) == ["K", "K"]
-    assert shown(down, 3) == ["K", "K", "L"]
+    assert (shown(down, 2), shown(down, 3)) == (["K", "K"], ["K", "K", "L"])
 
 
 def test_markers_of_version_2_have_the_next_epoch() -> None:
-    world = play(V2, described("t puts K", "t commits", "t puts K", "u puts K"))
-    assert [batch.producer_epoch for batch in world.replicas[1].batches()] == [0, 1, 1, 0]
-    assert [batch.producer_id for batch in world.replicas[1].batches()] == [7, 7, 7, 8]
+    batches = play(V2, described("t puts K", "t commits", "t puts K", "u puts K")).replicas[1].batches()
+    assert [(batch.producer_id, batch.producer_epoch) for batch in batches] == [(7, 0), (7, 1), (7, 1), (8, 0)]
 
 
 CLEANING_OF_REDPANDA = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
@@ -395,9 +393,8 @@ def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[s
 
 def test_time_alone_makes_a_pass_due_unless_nothing_is_dirty() -> None:
     log = replica(batch(0, 100), batch(1, 500))
-    assert due_later_ms(log, {**TOPIC, "max.compaction.lag.ms": 1000}, 200) == 1101
-    assert due_later_ms(log, {**TOPIC, "min.compaction.lag.ms": 300}, 200) == 401
-    assert due_later_ms(log, TOPIC, 200) is None
+    for setting, due_ms in ({"max.compaction.lag.ms": 1000}, 1101), ({"min.compaction.lag.ms": 300}, 401), ({}, None):
+        assert due_later_ms(log, {**TOPIC, **setting}, 200) == due_ms
     log.cleaned_to = 1
     topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
     assert (is_due(log, CLEANING, topic, 1000), due_later_ms(log, topic, 1000)) == (False, None)
@@ -456,8 +453,7 @@ def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subj
     producer, errors = subject.producer(), list[str]()
     producer.send(TP, "a", "v", [], lambda error, _: errors.append(str(error)))
     subject.cluster.delete("t")
-    assert producer.flush() == 0
-    assert errors == ["the topic was deleted"]
+    assert (producer.flush(), errors) == (0, ["the topic was deleted"])
 
 
 def test_records_that_are_deleted_go_from_every_replica(subject: Subject) -> None:
@@ -475,8 +471,7 @@ def test_a_dead_broker_may_be_elected_where_nobody_knows_yet(subject: Subject) -
     subject.cluster.kill(2)
     subject.partition.replication.away.add(3)
     subject.cluster.reassign(subject.partition, (2, 3))
-    assert subject.partition.leader_id == 2
-    assert set(subject.partition.replication.replicas) == {2, 3}
+    assert (subject.partition.leader_id, {*subject.partition.replication.replicas}) == (2, {2, 3})
 
 
 @pytest.mark.parametrize("raises_epoch", [False, True])

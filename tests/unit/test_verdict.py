@@ -25,10 +25,8 @@ SCENARIO = {
     "name": "stuck-lso", "anomaly": "stuck-lso", "payload": "value", "topic": "stuck-lso",
     "replicas": {"0": [1, 3, 2]}, "critical": ["marker"],
 }  # fmt: skip
-CONTROL = {
-    "name": "control", "anomaly": None, "payload": "control", "topic": "control",
-    "replicas": {"0": [1, 3]}, "critical": ["tombstone", "marker"],
-}  # fmt: skip
+OF_CONTROL: dict[str, Any] = {"anomaly": None, "replicas": {"0": [1, 3]}, "critical": ["tombstone", "marker"]}
+CONTROL = {**OF_CONTROL, **dict.fromkeys(("name", "payload", "topic"), "control")}
 OTHER = {**SCENARIO, "name": "other", "topic": "other"}
 
 
@@ -253,8 +251,7 @@ def assembled(
 
 def test_a_finding_is_an_anomaly() -> None:
     result = assembled(findings=[finding()])
-    assert result["verdict"] == "anomaly"
-    assert result["scenarios"][0]["verdict"] == "anomaly"
+    assert result["verdict"] == result["scenarios"][0]["verdict"] == "anomaly"
     assert result["findings"][0]["key"] == {"text": "K"}
     no_text = assembled(findings=[{**finding(), "key": b"\xff\x00"}])
     assert no_text["findings"][0]["key"] == {"base64": "/wA="}
@@ -298,8 +295,7 @@ def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
     paths = ("brokers/2/after-rejoin/other-0/0.log", "applications.jsonl")
     missing = [EvidenceDifference(path, "is missing") for path in paths]
     result = assembled(scenarios=[SCENARIO, OTHER, CONTROL], exposure=exposure, missing=missing)
-    assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "unknown"]
-    assert result["verdict"] == "unknown"
+    assert [part["verdict"] for part in (result, *result["scenarios"])] == ["unknown", "clean", "unknown"]
 
 
 def test_what_coordinates_has_to_be_shown_to() -> None:
