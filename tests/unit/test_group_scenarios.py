@@ -47,8 +47,8 @@ def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
     test = plan_run(RunOptions("kafka-4.4", "groups", partitions=2))
     groups = groups_of(test)
     assert sorted(groups) == [("__consumer_offsets", n) for n in range(14)]
-    stuck, second, poison = (groups["__consumer_offsets", n].topic for n in (0, 1, 2))
-    assert (stuck, second, poison) == ("group-stuck-lso-input", stuck, "group-aborted-to-committed-input")
+    names = ["group-stuck-lso-input", "group-stuck-lso-input", "group-aborted-to-committed-input"]
+    assert [groups["__consumer_offsets", n].topic for n in (0, 1, 2)] == names
     assert all(offsets_partition(group.name, 14) == tp[1] for tp, group in groups.items())
     assert test.broker_settings["offsets.topic.num.partitions"] == "14"
     assert group_in("g", 3, 10).startswith("g-")
@@ -319,7 +319,7 @@ def test_what_a_scenario_writes_depends_on_its_kind() -> None:
     cluster: Any = SimpleNamespace(admin=SimpleNamespace(delete_topic=None), clock=TickingClock())
     library: Any = SimpleNamespace(groups=FakeMembers())
     history: Any = SimpleNamespace(past=[], last_txn=lambda _: 0)
-    (upgraded,) = [one for one in test.scenarios if one.name == "group-upgraded"]
+    (upgraded,) = [scenario for scenario in test.scenarios if scenario.name == "group-upgraded"]
     assert GroupWorkload(test, cluster, library, history).payload(upgraded).partitions == [UPGRADED]
     assert groups_of(test)[UPGRADED].topic == "group-upgraded-input"
 

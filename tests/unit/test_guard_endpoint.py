@@ -130,14 +130,13 @@ def test_a_port_in_use_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr().err == ""
 
 
-COVERED = GuardStatus(covered=frozenset({"t", "u"}))
+COVERED = GuardStatus(covered=frozenset("tu"))
 PAUSED = replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)}))
 
 
 def test_growth_is_between_two_looks_at_the_same_topic() -> None:
-    before = Observation(1_000, log_bytes={"t": 100})
-    assert growth(before, {"t": 300, "new": 5}, 3_000) == {"t": 100.0}
-    assert growth(before, {"t": 300}, 1_000) == {}
+    before, now = Observation(1_000, log_bytes={"t": 100}), {"t": 300, "new": 5}
+    assert (growth(before, now, 3_000), growth(before, now, 1_000)) == ({"t": 100.0}, {})
 
 
 class Looked:

@@ -115,14 +115,11 @@ def test_a_pause_begins_with_the_settings_of_the_topic(before: Pause | None, cyc
     assert step.done == pause(cycle=cycle)
 
 
-def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found() -> None:
+def test_a_pause_by_a_guard_that_crashed_keeps_the_previous_settings_and_a_complete_pause_is_left_as_it_is() -> None:
     for phase in (PausePhase.PAUSING, PausePhase.RELEASING):
         step = decide("t", pause(phase), settings("1.0", MAX_LAG), "c2", 99)
         assert step is not None
         assert (step.changes, step.done.previous, step.done.since_ms) == ({}, pause().previous, 5)
-
-
-def test_a_complete_pause_is_left_as_it_is() -> None:
     assert decide("t", pause(), settings("1.0", MAX_LAG), "c2", 99) is None
 
 

@@ -217,9 +217,8 @@ def test_markdown_shows_what_is_reported_as_it_is(night: Night) -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("- **FIXED UPSTREAM**")]
     assert r"\<script\>\|\`\*\[x\](y)\`\\x00\\x1b" in line
     assert "expected anomaly (each replica's cleaner" in line
-    assert "a finding" not in text
-    assert "control-0" in text
-    assert "the cluster did not come up" in text
+    parts = ("a finding", "control-0", "the cluster did not come up")
+    assert [part in text for part in parts] == [False, True, True]
 
 
 def test_junit_has_a_case_a_cell(night: Night, tmp_path: Path) -> None:
