@@ -274,8 +274,7 @@ def test_a_patch_may_be_a_jar_but_has_to_change_a_class(tmp_path: Path) -> None:
     jar = tmp_path / "patch.jar"
     jar.write_bytes(packed({CLEANER: "changed"}))
     target = find_target(patched("kafka-4.2.1", jar))
-    assert target.version == "4.2.1"
-    assert jars_for(target).paths[0].read_bytes() == jar.read_bytes()
+    assert (target.version, jars_for(target).paths[0].read_bytes()) == ("4.2.1", jar.read_bytes())
     other = classes(tmp_path / "classes", "org/other/Other.class")
     with pytest.raises(UsageError, match=r"replaces no class of Kafka 4\.3\.1, and would change nothing"):
         jars_for(find_target(patched("kafka-4.3", other)))
@@ -306,8 +305,7 @@ def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> No
     spec = str(of_form("archive", tmp_path)) if form == "build" else patched("kafka-4.3", classes(tmp_path / "classes"))
     target = find_target(spec)
     assert targets.exact_name(target) == target.name
-    assert targets.at_version(target.name, target.version) == target
-    assert find_target(target.name) == target
+    assert targets.at_version(target.name, target.version) == find_target(target.name) == target
     assert targets.title_of(target.name, target.version) == f"kafka {target.version} {form} {target.name[-8:]}"
     assert "/" not in target.name
 
@@ -344,8 +342,7 @@ def test_a_run_of_a_build_is_repeated_and_resumed_by_name(tmp_path: Path) -> Non
     assert f"--target {target.name} " in command
     content = json.loads(json.dumps(begin_manifest(RunFolder(tmp_path), run, command).content, default=vars))
     assert content["jars"] == jars_for(target).digests
-    assert content["build"]["commit"] == COMMIT
-    assert content["build"]["path"] == options.target
+    assert (content["build"]["commit"], content["build"]["path"]) == (COMMIT, options.target)
     assert find_target(options_of(content).target) == target
 
 

@@ -57,8 +57,7 @@ def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
 def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
     content = base64.b64decode(WRITTEN_BY_A_COORDINATOR)
     key = OffsetKey("group-stuck-lso-2", "group-stuck-lso-input", 0)
-    assert encode_offset_key(key) == content
-    assert decode_offset_key(content) == key
+    assert (encode_offset_key(key), decode_offset_key(content)) == (content, key)
     assert offset_key("group-stuck-lso", "group-stuck-lso-2", "0") == content
 
 
@@ -327,8 +326,7 @@ def test_what_a_scenario_writes_depends_on_its_kind() -> None:
 @pytest.mark.parametrize(("retention_ms", "version"), [(None, 7), (1, 4)])
 def test_a_commit_has_a_retention_of_its_own_only_in_older_versions(retention_ms: int | None, version: int) -> None:
     message: Any = commit_offsets("g", {("in", 0): 10}, retention_ms=retention_ms).message
-    assert version == message.API_VERSION
-    assert getattr(message, "retention_time_ms", -1) == (-1 if retention_ms is None else retention_ms)
+    assert (message.API_VERSION, getattr(message, "retention_time_ms", -1)) == (version, retention_ms or -1)
     encoded = bytes(message.encode())
     assert (b"\x00" * 7 + b"\x01" in encoded) is (retention_ms is not None), "64 bits of milliseconds"
 

@@ -79,8 +79,8 @@ def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
 
 
 def test_rows_that_differ_and_background_traffic_are_marked(folder: RunFolder) -> None:
-    assert [row.offset for row in table(folder).rows if row.differs] == [0]
-    assert [row.offset for row in table(folder).rows if row.background] == [3]
+    marked = [(row.offset, row.differs, row.background) for row in table(folder).rows]
+    assert marked == [(0, True, False), (1, False, False), (2, False, False), (3, False, True)]
     rows = table(folder, {**FINDING, "offset": 3}).rows
     assert not any(row.background for row in rows), "a finding is never background"
 

@@ -81,8 +81,7 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str,
     assert "group.id" not in subject.properties
     assert subject.properties["sasl.mechanism"] == "SCRAM-SHA-512"
     assert subject.tls is not None
-    assert subject.tls.check_hostname
-    assert subject.tls.verify_mode is ssl.CERT_REQUIRED
+    assert (subject.tls.check_hostname, subject.tls.verify_mode) == (True, ssl.CERT_REQUIRED)
     plaintext = read(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"})
     assert plaintext.tls is None
     assert plaintext.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
@@ -234,8 +233,7 @@ def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> No
         provider = security.for_kafka_python["sasl_oauth_token_provider"]
         assert provider.token() == jwt(expires_s)
         assert provider.extensions() == {"logicalCluster": "lkc-1"}
-        assert SECRET not in repr(provider)
-        assert provider.token() not in repr(provider)
+        assert [text for text in (SECRET, provider.token()) if text in repr(provider)] == []
         oauth_cb = security.for_librdkafka()["oauth_cb"]
         assert oauth_cb("") == (jwt(expires_s), expires_s, "", {"logicalCluster": "lkc-1"})
         received = pickle.loads(pickle.dumps(security))  # noqa: S301  (of this process, after its first use)

@@ -290,9 +290,8 @@ def test_what_only_a_failed_leader_has_is_sent_again_and_goes_from_its_log(subje
     subject.cluster.network.clear()
     subject.wait(lambda: subject.partition.leader_id == 2)
     subject.put(subject.producer(), "later")
-    assert producer.flush() == 0
+    assert (producer.flush(), offsets) == (0, [2])
     assert subject.batches(2) == [(0, "a"), (1, "later"), (2, "lost")]
-    assert offsets == [2]
     subject.cluster.start(1)
     subject.wait_for_isr(1, 2, 3)
     assert subject.batches(1) == subject.batches(2)
@@ -325,8 +324,7 @@ def test_a_broker_that_is_cut_off_goes_on_cleaning_alone(subject: Subject) -> No
     subject.pass_time(0.2)
     subject.cluster.cut(2)
     subject.pass_time(2)
-    assert subject.partition.in_sync == [1, 3]
-    assert subject.partition.replica(2).cleaned_to == 2
+    assert (subject.partition.in_sync, subject.partition.replica(2).cleaned_to) == ([1, 3], 2)
     assert subject.batches(2) == [(1, "a"), (2, "a")]
 
 
