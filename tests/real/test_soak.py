@@ -10,11 +10,9 @@ from importlib import resources
 import pytest
 from sandbox import Sandbox
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import EXIT_CODES
 from harness.soak.evidence.internal_topics import INTERNAL
 
-CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"
 
 
@@ -27,7 +25,7 @@ def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox, rounds: 
     )  # fmt: skip
     assert ran.stdout, ran.output
     content = json.loads(ran.stdout)
-    assert ran.code == CODES[content["verdict"]], ran.output
+    assert ran.code == EXIT_CODES[content["verdict"]], ran.output
     line = next((one for one in content["rounds"] if one["groups"] is not None), None)
     assert line is not None, f"no round went to its end: {ran.output}"
     assert line["operations"]
