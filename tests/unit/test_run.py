@@ -175,11 +175,12 @@ def test_the_end_of_a_run_is_written_down(
     error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
 ) -> None:
     manifest = FakeManifest()
-    player = SimpleNamespace(run=Mock(side_effect=error), is_observing=is_observing, stall="a stalled replica")
+    why = {"stall": "a stalled replica", "refusal": "a refused operation"}
+    player = SimpleNamespace(run=Mock(side_effect=error), is_observing=is_observing, **why)
     with pytest.raises(type(error)) if error is not None and is_raised else nullcontext():
         run._carry_out(cast("RunPlayer", player), manifest, Stages(TickingClock().now_s))
     assert manifest.ends == [end]
-    assert manifest.content == ({"stall": "a stalled replica"} if end[0] == "failed" else {})
+    assert manifest.content == (why if end[0] == "failed" else {})
 
 
 @pytest.mark.parametrize("status", ["interrupted", "complete", None])
