@@ -1,5 +1,6 @@
 """Systems that a TOML file describes: what a file may say, and processes of such a system."""
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import closing
@@ -104,6 +105,7 @@ def test_each_missing_ability_is_named(tmp_path: Path) -> None:
         plan_run(RunOptions(str(tmp_path / "system.toml"), "served"))
 
 
+RUN = f"own-run-{os.getpid()}"
 SCRIPT = """name = "script"
 [broker]
 prepare = ["sh", "-c", "echo {cluster_id} >> {data_dir}/prepared"]
@@ -126,7 +128,7 @@ brokers = 2
 def runtime(tmp_path: Path) -> Make:
 
     def make(text: str) -> LocalRuntime:
-        spec = ClusterSpec("own-run", tmp_path / "work", tmp_path / "logs", {"a.b": "1"}, (1, 2))
+        spec = ClusterSpec(RUN, tmp_path / "work", tmp_path / "logs", {"a.b": "1"}, (1, 2))
         return LocalRuntime(spec, Path("java"), "", system=stored(tmp_path, text))
 
     return make
@@ -142,12 +144,12 @@ def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(ru
         log = subject.spec.log_path(2)
         ports = [own.ports[broker]["extra"] for broker in (1, 2)]
         assert log.read_text() == f"up 2 of-2 1@{ports[0]},2@{ports[1]} {ports[1]}\n"
-        wait(lambda: len(leftovers.processes_of("own-run")) == 4, description="each broker and its child")
+        wait(lambda: len(leftovers.processes_of(RUN)) == 4, description="each broker and its child")
         subject.stop(2)
         wait(lambda: log.read_text().endswith("bye\n"), description="the signal of the file")
         subject.start(2)
         wait(lambda: log.read_text().count("up 2") == 2, description="the second start")
-    wait(lambda: not leftovers.processes_of("own-run"), description="the end of the children")
+    wait(lambda: not leftovers.processes_of(RUN), description="the end of the children")
     home = tmp_path / "work" / "broker-2"
     assert (home / "data" / "prepared").read_text() == f"{own.cluster_id}\n"
     assert (home / "config").read_text() == f"at {subject.address(2)}\nset a.b to 1\nother: 2 {{ x: 1 }}"
