@@ -25,6 +25,7 @@ from replica_verification import verify
 from rich.console import Console
 from rich.table import Table
 
+from harness.clients import ClientError
 from harness.clients.librdkafka import LibrdkafkaProducer
 from harness.cluster.boot import booted_cluster, equip
 from harness.errors import EXIT_CLEAN
@@ -68,7 +69,7 @@ def fill(cluster: Cluster, bootstrap: str, places: Sequence[TopicPartition]) -> 
     transactional = LibrdkafkaProducer(bootstrap, "bench", PATIENT)
     transactional.transact("init")
 
-    def sent(error: str | None, _offset: int) -> None:
+    def sent(error: ClientError | None, _offset: int) -> None:
         if error is not None:
             raise SystemExit(f"a record was not written: {error}")
 
