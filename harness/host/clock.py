@@ -159,6 +159,6 @@ def time_text(time_ms: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration, in the largest unit of which it has two."""
+    """Return a duration in the largest unit that fits into it twice."""
     unit, unit_s = next(((unit, unit_s) for unit, unit_s in UNITS_S.items() if seconds >= unit_s * 2), ("s", 1))
     return f"{round(seconds / unit_s, 1):g} {unit}"
