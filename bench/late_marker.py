@@ -17,22 +17,20 @@ Prints what the broker answers, and which records a read_committed consumer gets
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
-from confluent_kafka import Producer
 from kafka.protocol.producer import WriteTxnMarkersRequest
 from known_bugs_rig import SOURCE, booted
 
 from harness.broker_files.segments.batches import Batch, iter_records
+from harness.clients import CLIENTS, LIBRDKAFKA, ClientError, LibraryProducer, find_client
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.kafka_api.connection import ask
 from harness.kafka_api.messages import RefusedError, acknowledged, numbers_per_topic
 from harness.kafka_api.transactions import describe_producers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from known_bugs_rig import Bed
 
 BROKER, TP = 1, ("t", 0)
@@ -44,54 +42,17 @@ SETTINGS = {
 }
 
 
-class Transactions(Protocol):
-    """A transactional producer of a library; every method blocks until the broker has answered."""
-
-    def write(self, key: str) -> None:
-        """Begin a transaction with a record."""
-
-    def end(self, *, commits: bool) -> None:
-        """End the transaction."""
+def write(producer: LibraryProducer, key: str) -> None:
+    """Begin a transaction with a record."""
+    producer.transact("begin")
+    producer.send(TP, key, "v", [], raise_if_failed)
+    producer.flush()
 
 
-class LibrdkafkaTransactions:
-    """Implements `Transactions`: version 1."""
-
-    def __init__(self, bed: Bed) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bed.client.bootstrap, "transactional.id": "writer", "log_level": 0}
-        )
-        self._producer.init_transactions()
-
-    def write(self, key: str) -> None:
-        """Begin a transaction with a record."""
-        self._producer.begin_transaction()
-        self._producer.produce(TP[0], key=key, value="v", partition=TP[1])
-        self._producer.flush()
-
-    def end(self, *, commits: bool) -> None:
-        """End the transaction."""
-        (self._producer.commit_transaction if commits else self._producer.abort_transaction)()
-
-
-class JavaTransactions:
-    """Implements `Transactions`: version 2 with brokers from 4.0 on."""
-
-    def __init__(self, bed: Bed) -> None:
-        self._bed, self._producer = bed, bed.producer(transactional_id="writer")
-        self._producer.initTransactions()
-
-    def write(self, key: str) -> None:
-        """Begin a transaction with a record."""
-        self._producer.beginTransaction()
-        self._producer.send(self._bed.record(TP[0], key, "v")).get()
-
-    def end(self, *, commits: bool) -> None:
-        """End the transaction."""
-        (self._producer.commitTransaction if commits else self._producer.abortTransaction)()
-
-
-CLIENTS: dict[str, Callable[[Bed], Transactions]] = {"librdkafka": LibrdkafkaTransactions, "java": JavaTransactions}
+def raise_if_failed(error: ClientError | None, _offset: int) -> None:
+    """Raise the error of a record that was not written."""
+    if error is not None:
+        raise error
 
 
 def marker(bed: Bed, number: int) -> Batch:
@@ -128,36 +89,36 @@ def send_again(bed: Bed, commit: Batch) -> str:
     return "accepted"
 
 
-def late_markers(bed: Bed, client: str) -> dict[str, str]:
+def late_markers(bed: Bed, producer: LibraryProducer) -> dict[str, str]:
     """Go the whole way; return the answers to the late marker, by the key of the transaction that was open."""
     bed.create_topic(TP[0], (BROKER,), {})
-    transactions = CLIENTS[client](bed)
-    transactions.write("first")
-    transactions.end(commits=True)
+    producer.transact("init")
+    write(producer, "first")
+    producer.transact("commit")
     first = marker(bed, 1)
     bed.restart(BROKER)
-    transactions.write("second")
-    transactions.end(commits=True)
+    write(producer, "second")
+    producer.transact("commit")
     if coordinator_epoch(marker(bed, 2)) == coordinator_epoch(first):
         sys.exit("the coordinator has the same epoch as before the restart")
-    transactions.write("aborted, of a known producer")
+    write(producer, "aborted, of a known producer")
     answers = {"known producer": send_again(bed, first)}
-    transactions.end(commits=False)
+    producer.transact("abort")
     address = bed.cluster.runtime.address(BROKER)
     bed.cluster.wait(lambda: not ask(address, describe_producers([TP]))[TP], "the producer to expire")
-    transactions.write("aborted, of a forgotten producer")
+    write(producer, "aborted, of a forgotten producer")
     answers["forgotten producer"] = send_again(bed, first)
-    transactions.end(commits=False)
+    producer.transact("abort")
     return answers
 
 
 @click.command()
 @click.option("--version", default="4.4.0", show_default=True)
-@click.option("--client", default="librdkafka", show_default=True, type=click.Choice(list(CLIENTS)))
+@click.option("--client", default=LIBRDKAFKA, show_default=True, type=click.Choice(CLIENTS))
 def main(version: str, client: str) -> None:
     """Go the way once."""
-    with booted(version, (BROKER,), SETTINGS) as bed:
-        answers = late_markers(bed, client)
+    with booted(version, (BROKER,), SETTINGS) as bed, find_client(client)(bed.client) as library:
+        answers = late_markers(bed, library.producer("writer"))
         keys = bed.served(TP)
     for state, answer in answers.items():
         print(f"the late COMMIT in a transaction of a {state}: {answer}")

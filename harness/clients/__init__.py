@@ -24,9 +24,12 @@ OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
-UNEXPECTED: Final = {-1: "UNKNOWN_SERVER_ERROR", 48: "INVALID_TXN_STATE", 51: "CONCURRENT_TRANSACTIONS"}
-"""Errors of Kafka, by code, that no valid operation ends with while there is no fault. A broker's code raised an
-exception that it does not expect; it lost an open transaction; it never ends one, as clients retry the last error."""
+UNKNOWN_SERVER_ERROR: Final = "UNKNOWN_SERVER_ERROR"
+"""A broker met an exception that its code does not handle. Without a fault, no valid operation ends with this error."""
+INVALID_TXN_STATE: Final = "INVALID_TXN_STATE"
+"""A broker does not know a transaction that is open. The same holds."""
+CONCURRENT_TRANSACTIONS: Final = "CONCURRENT_TRANSACTIONS"
+"""A broker has not ended the former transaction. The same holds, because clients retry until their time-out."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
@@ -39,7 +42,8 @@ TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 class ClientError(HarnessError):
     """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one.
 
-    ``refusal``: the error with which a broker refused it, one of `UNEXPECTED`, else "".
+    ``refusal``: the broker's error, if it is `UNKNOWN_SERVER_ERROR`, `INVALID_TXN_STATE` or `CONCURRENT_TRANSACTIONS`,
+    else "".
     """
 
     def __init__(self, text: str, *, certainly: bool = False, refusal: str = "") -> None:

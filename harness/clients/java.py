@@ -13,10 +13,12 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import (
+    CONCURRENT_TRANSACTIONS,
+    INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
-    UNEXPECTED,
+    UNKNOWN_SERVER_ERROR,
     Answered,
     ClientError,
     ClientSpec,
@@ -63,9 +65,9 @@ CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CLOSE_TIMEOUT_MS = 2_000
 _REFUSALS = {
-    "UnknownServerException": UNEXPECTED[-1],
-    "InvalidTxnStateException": UNEXPECTED[48],
-    "ConcurrentTransactionsException": UNEXPECTED[51],
+    "UnknownServerException": UNKNOWN_SERVER_ERROR,
+    "InvalidTxnStateException": INVALID_TXN_STATE,
+    "ConcurrentTransactionsException": CONCURRENT_TRANSACTIONS,
 }
 
 

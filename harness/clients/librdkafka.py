@@ -16,10 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.clients import (
+    CONCURRENT_TRANSACTIONS,
+    INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
-    UNEXPECTED,
+    UNKNOWN_SERVER_ERROR,
     Answered,
     ClientError,
     ClientSpec,
@@ -66,6 +68,11 @@ COORDINATOR_MOVES = (
 """Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
 times."""
 RETRY_S = 0.05
+_REFUSALS = {
+    KafkaError.UNKNOWN: UNKNOWN_SERVER_ERROR,
+    KafkaError.INVALID_TXN_STATE: INVALID_TXN_STATE,
+    KafkaError.CONCURRENT_TRANSACTIONS: CONCURRENT_TRANSACTIONS,
+}
 
 
 @contextmanager
@@ -201,7 +208,7 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
 
 def _failure(error: KafkaError) -> ClientError:
     # Only operations with an abortable error certainly had no effect.
-    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=UNEXPECTED.get(error.code(), ""))
+    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=_REFUSALS.get(error.code(), ""))
 
 
 @contextmanager

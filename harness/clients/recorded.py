@@ -23,9 +23,14 @@ def record(history: History, operation: Callable[[], None], **fields: Any) -> No
     try:
         operation()
     except ClientError as error:
-        history.complete("fail" if error.certainly else "info", event, error=str(error))
-        raise OperationFailedError(fields["process"], f"{fields['f']} failed: {error}", error.refusal) from error
+        raise _failed(history, event, error) from error
     history.complete("ok", event)
+
+
+def _failed(history: History, event: dict[str, Any], error: ClientError) -> OperationFailedError:
+    """Record the failure of an operation, and return it as an exception."""
+    history.complete("fail" if error.certainly else "info", event, error=str(error))
+    return OperationFailedError(event["process"], f"{event['f']} failed: {error}", error.refusal)
 
 
 @dataclass
@@ -144,8 +149,7 @@ class RecordingProducer:
         try:
             self.library_producer.send((topic, partition), key, content, headers, answered)
         except ClientError as error:
-            history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise OperationFailedError(self.process, f"produce failed: {error}", error.refusal) from error
+            raise _failed(history, event, error) from error
 
     def put(self, topic: str, partition: int, key: str | bytes, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` if it is not acknowledged."""
