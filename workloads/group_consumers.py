@@ -24,8 +24,8 @@ from harness.run_folder.history import CONSUME, FETCH_OFFSETS, History
 from harness.schedules.scenario import INPUT_PARTITIONS
 
 PART: Final = "reader"
-LEAST_S: Final = 4.0
-PATIENCE: Final = 4.0
+LEAST_S: Final = 2.5
+PATIENCE: Final = 3.0
 """A consumer is given so many times as long as one whose coordinator was never away, and `LEAST_S` at least."""
 POLL_S: Final = 0.05
 

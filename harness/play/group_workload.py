@@ -92,8 +92,7 @@ class GroupWorkload:
 
     def create_inputs(self) -> None:
         """Create the topics that groups consume, with records."""
-        for topic in sorted({FILLER_TOPIC, *(group.topic for group in self.groups.values())}):
-            self._create(topic)
+        self._create(sorted({FILLER_TOPIC, *(group.topic for group in self.groups.values())}))
 
     def observe(self) -> None:
         """Record the views of groups: offsets first, as joins write; from stayed coordinators, then absent ones."""
@@ -110,17 +109,17 @@ class GroupWorkload:
                 took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
                 needed_s = needed_s or took_s
 
-    def _create(self, topic: str) -> None:
+    def _create(self, topics: Sequence[str]) -> None:
         admin, placement = self.cluster.admin, self.plan.placement
         brokers = placement.staying[: placement.replication_factor]
-        partitions = [(topic, number) for number in range(INPUT_PARTITIONS)]
+        partitions = [(topic, number) for topic in topics for number in range(INPUT_PARTITIONS)]
 
-        def is_led() -> bool:
-            states = admin.partitions([topic])
+        def are_led() -> bool:
+            states = admin.partitions(topics)
             return set(states) == set(partitions) and all(state.leader >= 0 for state in states.values())
 
         admin.create_topics(dict.fromkeys(partitions, brokers), INPUT_SETTINGS)
-        self.cluster.wait(is_led, f"topic {topic} to have leaders")
+        self.cluster.wait(are_led, f"topics {', '.join(topics)} to have leaders")
         errors: list[str] = []
 
         def answered(error: ClientError | None, _offset: int) -> None:
@@ -132,11 +131,11 @@ class GroupWorkload:
             for partition in partitions:
                 producer.send(partition, f"record {number}", "input", [], answered)
         if producer.flush() or errors:
-            raise HarnessError(f"records of {topic} are not acknowledged: {'; '.join(errors) or 'no answer'}")
+            raise HarnessError(f"input records are not acknowledged: {'; '.join(errors) or 'no answer'}")
 
     def _create_again(self, topic: str) -> None:
         self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")
-        self._create(topic)
+        self._create([topic])
 
     def expire(self, group: str, partition: TopicPartition) -> None:
         """Commit an offset of a group whose retention is over at once: the coordinator's next check deletes it."""

@@ -27,6 +27,7 @@ from harness.judge.progress import Progress
 from harness.judge.verdict import RunResult
 from harness.play import applications
 from harness.play.begin import SCHEDULE, begin_manifest
+from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.protection import Gates, GuardBeside, Protection
 from harness.play.run_plan import PreparedRun, plan_run, prepare_run, repeatable, run_schedule
@@ -115,11 +116,16 @@ def conduct(
             progress.stage(stage)
 
         stages = Stages(clock.now_s, report)
-        meanwhile = not plan.timers.is_resumable
-        prepared = owned.enter_context(_checkers(workspace, folder, run, meanwhile=meanwhile))
+        prepare = owned.enter_context(_checkers(workspace, folder, run))
+        # Groups keep the processors busy until their records are removed, and leave them idle while they are observed.
+        if not plan.timers.is_resumable and not groups_of(plan):
+            prepare()
 
         def on_window() -> None:
-            if plan.timers.is_resumable and equipment.ready.is_resumable and plan.nemesis.resume is not None:
+            # Spark is not to idle for days.
+            if not plan.timers.is_resumable:
+                prepare()
+            elif equipment.ready.is_resumable and plan.nemesis.resume is not None:
                 workspace.let_resume(resumable=True)
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
@@ -132,10 +138,10 @@ def conduct(
             _follow_up(run, player.cluster, client, manifest, stages.begin)
         running.close()
         stages.begin("check")
-        from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
+        from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (with pyspark)
 
         with drawing_ahead(folder) as drawn:
-            results = run_checkers(prepared()) if manifest.content["status"] == COMPLETE else None
+            results = run_checkers(prepare().result()) if manifest.content["status"] == COMPLETE else None
         verdict = judge_run(results, folder, manifest.content)
         stages.end()
         timings_s = _timings_s(stages)
@@ -213,34 +219,29 @@ def _carry_out(player: RunPlayer, manifest: Manifest, stages: Stages) -> None:
 
 
 @contextmanager
-def _checkers(
-    workspace: Workspace, folder: RunFolder, run: PreparedRun, *, meanwhile: bool
-) -> Iterator[Callable[[], Prepared]]:
-    """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
+def _checkers(workspace: Workspace, folder: RunFolder, run: PreparedRun) -> Iterator[Callable[[], Future[Prepared]]]:
+    """Give a function that, when first called, starts Spark and has the checkers planned in the background."""
 
-    Otherwise Spark is started when they are asked for, so as not to idle for days.
-    """
-
-    def prepare() -> Prepared:
+    def prepared() -> Prepared:
         # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         from harness.judge.sessions import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        prepared = prepare_beside(workspace, folder, run.equipment.java, run.plan.options.spark)
+        planned = prepare_beside(workspace, folder, run.equipment.java, run.plan.options.spark)
         # The report's module takes a second to load; now the cluster does not notice.
         import_module(REPORT_MODULE)
-        return prepared
+        return planned
 
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
-        futures: list[Future[Prepared]] = [pool.submit(prepare)] if meanwhile else []
+        futures: list[Future[Prepared]] = []
 
-        def prepared() -> Prepared:
+        def prepare() -> Future[Prepared]:
             if not futures:
-                futures.append(pool.submit(prepare))
-            return futures[0].result()
+                futures.append(pool.submit(prepared))
+            return futures[0]
 
         try:
-            yield prepared
+            yield prepare
         finally:
             # Its JVM is ended and not stopped: nothing in it is needed any more, finished or not.
             while not all(future.done() for future in futures):

@@ -4,7 +4,7 @@ Every step ends on a condition that was seen to hold. Checkers decide about anom
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +16,7 @@ from harness.clients.recorded import OperationFailedError
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
+from harness.cluster.routines import at_once
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api import TopicPartition
 from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
@@ -41,8 +42,15 @@ from workloads.payload import Payload
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
-CLIENTS_MEANWHILE: Final = (ops.Begin, ops.Write, ops.End, ops.UntilRemoved)
-"""Operations during which fillers write."""
+CLIENTS: Final = (ops.Begin, ops.Write, ops.End)
+"""The operations of clients."""
+CLIENTS_S: Final = 600.0
+"""For all operations of clients in a row, each of which has a shorter bound of its own."""
+
+
+def _kind(operation: ops.Operation) -> type:
+    """Return the operation's type; `Write` stands for all operations of clients."""
+    return ops.Write if isinstance(operation, CLIENTS) else type(operation)
 
 
 @dataclass
@@ -159,25 +167,35 @@ class RunPlayer:
             ops.Heal: self._rejoin,
         }
         with self._writing:
-            for kind, in_a_row in groupby(operations, key=type):
+            for kind, in_a_row in groupby(operations, key=_kind):
                 # A replica that joins must first copy only the payload: no cleaner may pass until then.
                 must_rest = self.plan.is_served or (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
                 if kind is ops.UntilInSync:
                     self._stop_fillers()
-                elif kind in CLIENTS_MEANWHILE and not must_rest:
+                elif kind in {ops.Write, ops.UntilRemoved} and not must_rest:
                     self._start_fillers()
-                if kind in acts:
+                if kind is ops.Write:
+                    self._play_clients(in_a_row)
+                elif kind in acts:
                     acts[kind]()
-                    continue
-                for operation in in_a_row:
-                    if not isinstance(operation, ops.TakeSnapshot):
-                        scenario, process = scenario_and_process(operation.process)
-                        self._payloads[scenario].play(self._phase, ops.of_process(operation, process))
-                    elif operation.name == store.BEFORE_RETURN:
-                        snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
-                    else:
-                        self._remove_together()
-                        self._observe()
+                elif ops.TakeSnapshot(store.BEFORE_RETURN) in in_a_row:
+                    snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
+                else:
+                    self._remove_together()
+                    self._observe()
+
+    def _play_clients(self, operations: Iterable[ops.Operation]) -> None:
+        """Play operations of clients: in order in each scenario, and all scenarios concurrently."""
+        by_scenario = dict[str, list[ops.Operation]]()
+        for operation in operations:
+            scenario, process = scenario_and_process(operation.process)
+            by_scenario.setdefault(scenario, []).append(ops.of_process(operation, process))
+
+        def play(scenario: str) -> None:
+            for operation in by_scenario[scenario]:
+                self._payloads[scenario].play(self._phase, operation)
+
+        at_once(self.cluster, {f"clients of {name}": partial(play, name) for name in by_scenario}, CLIENTS_S)
 
     def _start_fillers(self) -> None:
         if not self._is_writing:

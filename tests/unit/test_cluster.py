@@ -1,17 +1,20 @@
 """Waits on the cluster: a phase ends only when everything that belongs to it is on every replica."""
 
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from fakes.admin import PARTITION as TOPIC
 from fakes.admin import DelayedAdmin, LeaderAdmin
-from fakes.cluster import FakeCluster
+from fakes.cluster import FakeCluster, recorded_cluster
 from fakes.observer import WHOLE
 
 from harness.cluster.observe import ObservedReplica
+from harness.cluster.routines import at_once
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import RealClock
 from harness.kafka_api.metadata import PartitionState
 from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
@@ -118,3 +121,18 @@ def test_cleaners_wake_after_the_returned_brokers_have_applied_the_freeze() -> N
     subject = fake(frozen_from_s=5)
     subject.wake_cleaners_of_absent()
     assert subject.admin.changes == [(5, 2, {"log.cleaner.backoff.ms": None})]
+
+
+def test_actions_run_at_once_and_the_first_error_is_raised_as_it_is() -> None:
+    cluster, both = replace(recorded_cluster(Placement()), clock=RealClock()), Barrier(2)
+
+    def meet() -> None:
+        both.wait(5)
+
+    at_once(cluster, {"one": meet, "two": meet}, 10.0)
+    late = WaitTimeoutError("the follower is late", 1.0)
+    with pytest.raises(WaitTimeoutError) as raised:
+        at_once(cluster, {"one": Mock(side_effect=late), "two": Mock()}, 10.0)
+    assert raised.value is late
+    with pytest.raises(HarnessError, match="one failed: 'a bug'"):
+        at_once(cluster, {"one": Mock(side_effect=KeyError("a bug"))}, 10.0)

@@ -407,7 +407,7 @@ def observed(
     return completed
 
 
-NOTHING = "got no record at all within 4 s (the broker answers NotCoordinatorError)"
+NOTHING = "got no record at all within 2.5 s (the broker answers NotCoordinatorError)"
 BEGINS_AT_0 = "with broker 1 it begins in-0 at offset 0, in-1 at offset 0"
 NO_COORDINATOR = CommittedOffsets({}, "NotCoordinatorError")
 LOADED = CommittedOffsets({("in", 0): 10})

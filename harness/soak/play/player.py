@@ -6,19 +6,17 @@ separately, and processes of a simulated cluster take turns on its virtual clock
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 from harness.cluster.cluster import Cluster
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.cluster.routines import PERIOD_S, repeated
+from harness.errors import WaitTimeoutError
 from harness.schedules.generators import Context, Generator, Situation
 from harness.schedules.operations import Operation
 from harness.schedules.schedule import Step
 
-PERIOD_S: Final = 0.02
-"""The period in which an idle process looks for an operation."""
 MOST_WAITING: Final = 8
 """Operations that wait for a process; one with so many is busy."""
 LATEST_S: Final = 0.05
@@ -43,35 +41,6 @@ class Process:
             self.waiting.popleft()
 
 
-@contextmanager
-def _repeated(cluster: Cluster, actions: Mapping[str, Callable[[], None]]) -> Iterator[Cluster]:
-    """Repeat actions concurrently throughout the block, by name; give the cluster, whose waits raise their errors."""
-    routines = [cluster.clock.every(PERIOD_S, action, name) for name, action in actions.items()]
-    try:
-        yield replace(cluster, checks=[*cluster.checks, *(routine.raise_if_failed for routine in routines)])
-    except BaseException:
-        for routine in routines:
-            # One that hangs as well is a consequence, and must not hide what went wrong.
-            with suppress(HarnessError):
-                routine.stop()
-        raise
-    for routine in routines:
-        routine.stop()
-
-
-def at_once(cluster: Cluster, actions: Mapping[str, Callable[[], None]], bound_s: float) -> None:
-    """Execute all actions concurrently, each once, by name. Raises the error of an action, or `WaitTimeoutError`."""
-    remaining = dict(actions)
-
-    def once(name: str) -> None:
-        if name in remaining:
-            actions[name]()
-            del remaining[name]
-
-    with _repeated(cluster, {name: partial(once, name) for name in actions}) as checked:
-        checked.wait(lambda: not remaining, f"{', '.join(actions)} to end", bound_s)
-
-
 @dataclass
 class Player:
     """The processes of a round. ``steps``: the operations so far, in order, each with the time when it began."""
@@ -84,7 +53,7 @@ class Player:
     def running(self) -> Iterator[None]:
         """Have every process work throughout the block."""
         work = {f"process {name}": process.work for name, process in self.processes.items()}
-        with _repeated(self.cluster, work) as self.cluster:
+        with repeated(self.cluster, work) as self.cluster:
             yield
 
     def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:

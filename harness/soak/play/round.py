@@ -12,6 +12,7 @@ from typing import Any, Final
 from harness.clients import Library
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
+from harness.cluster.routines import at_once
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Stages
 from harness.judge.finding import name_of
@@ -33,7 +34,7 @@ from harness.soak.evidence.internal_topics import prepare_offsets, take_internal
 from harness.soak.evidence.offsets import sampled_offsets
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
-from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
+from harness.soak.play.player import MOST_WAITING, Player, Process
 from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS, Rig
 
 FILLS_AFTER: Final = 4
