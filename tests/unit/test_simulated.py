@@ -26,8 +26,8 @@ HOUR_S = 3600.0
 REFUSED = "UNKNOWN_SERVER_ERROR"
 CLOSED = "the window does not open"
 DIGESTS = {
-    "sim-kafka": "2276a0b57943ab5119f3f793531d94fd8745ec8dd50d6c38df18114b0eb3f115",
-    "sim-redpanda": "1713a93f496981cb90728f507296338cb3d471a08dc2e4000c73d6eb9fa4b30e",
+    "sim-kafka": "c4c589ef9c6cab6843d3c9e9ffd87b39e50d4f86c2f1ce1791fc2d62d0c2185a",
+    "sim-redpanda": "e56165c338318753588c20ede505d5da098799127d2fb15695cb758d694282d7",
 }
 """Of a run of all anomalies with seed 1."""
 
