@@ -4,6 +4,7 @@
     python bench/kafka_mutants.py executed --results DIR                  which mutants each detector executes at all
     python bench/kafka_mutants.py run --results DIR [--detector none]     every mutant of the draw that was not run yet
     python bench/kafka_mutants.py run --results DIR ID                    the same for one mutant
+    python bench/kafka_mutants.py run --results DIR --detector soak ID    a soak of five minutes with one mutant
     python bench/kafka_mutants.py table
 
 ``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
@@ -58,6 +59,9 @@ PASSES = "passes"
 PASSES_CASES = 200
 RUNS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up")
 DETECTORS = (PASSES, *RUNS, AUDIT)
+SOAK = "soak"
+SOAK_MINUTES = 5
+KNOWN = HERE.parent / "harness" / "nightly" / "known.toml"
 DRAWS = {1: (0, 42), 2: (42, 63), 3: (63, 84)}
 SEED = 46
 TIME_LIMIT_S = 300
@@ -198,6 +202,28 @@ def in_isolation(patch: Path) -> dict[str, Any]:
         "violated": [],
         "reasons": [line.partition(": ")[2][:400] for line in differences],
         "errors": "",
+    }
+
+
+def soaked(patch: Path, results: Path) -> dict[str, Any]:
+    """Soak patched classes; return the row of the soak."""
+    shutil.rmtree(run_folder(results), ignore_errors=True)
+    arguments = ["--target", TARGET, "--patch", str(patch), "--minutes", str(SOAK_MINUTES), "--runtime", "local"]
+    outcome = command("soak", *arguments, "--expect", str(KNOWN), "--results", str(run_folder(results)))
+    verdict = outcome["verdict"]
+    known = {name for entry in tomllib.loads(KNOWN.read_text())["expect"] for name in entry["findings"]}
+    named = set(verdict.get("findings", {})) - known
+    return {
+        "took_s": outcome["took_s"],
+        "executed": any(_PROBE.search(log.read_bytes()) for log in run_folder(results).rglob("server.log")),
+        "exit_code": outcome["exit_code"],
+        "verdict": verdict.get("verdict", "failed"),
+        "noticed": outcome["exit_code"] != EXIT_CLEAN,
+        "named": sorted(named),
+        "missing": [],
+        "violated": [],
+        "reasons": [verdict["reason"][:400]] if verdict else [],
+        "errors": "" if verdict else outcome["errors"],
     }
 
 
@@ -344,6 +370,8 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
     if detector == PASSES:
         outcome = in_isolation(patch)
         line |= {**outcome, "executed": bool(outcome["executed"])}
+    elif detector == SOAK:
+        line |= soaked(patch, results)
     else:
         outcome, numbers = one_run(patch, detector, results)
         line |= {"took_s": outcome["took_s"], "executed": bool(numbers), **judged(outcome, detector)}
@@ -370,7 +398,7 @@ def table(number: int) -> None:
     reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
     lines = {(line["mutant"], line["detector"]): line for line in read(LOG)}
     aside = tomllib.loads(SET_ASIDE.read_text()) if SET_ASIDE.exists() else {}
-    names = [name for name in DETECTORS if name in reached or any(detector == name for _, detector in lines)]
+    names = [name for name in (*DETECTORS, SOAK) if name in reached or any(detector == name for _, detector in lines)]
     print(f"| Mutant | Change | {' | '.join(names)} |\n|{'---|' * (len(names) + 2)}")
     sums: Counter[str] = Counter()
     for point in draw(number):

@@ -14,6 +14,7 @@ from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES, RoundLine, SoakVerdict
 from harness.runtimes import AUTO
+from harness.targets import patched
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def _names_of_findings(_context: click.Context, _parameter: click.Parameter, typ
 # fmt: off
 OPTIONS = (
     SOAKED.option("--target", kinds.TARGET, "The version to soak: see `harness targets`."),
+    SOAKED.option("--patch", kinds.PATCH, "Classes to put first on the brokers' class path."),
     SOAKED.option("--minutes", kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
                   "Duration; the last round is completed.", default=30.0),
     SOAKED.option("--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]"),
@@ -125,8 +127,9 @@ def _options(parameters: Mapping[str, Any]) -> SoakOptions:
         raise UsageError("leave out --expect: with --gate, any finding fails the soak")
     if schedule:
         leave_out(options_given().intersection(OF_DRAWN_ROUNDS), "--schedule has the whole round")
-    names = ("target", "minutes", "seed", "results", "spark", "rounds", "runtime", "gate")
+    names = ("minutes", "seed", "results", "spark", "rounds", "runtime", "gate")
     return SoakOptions(
+        target=patched(parameters["target"], parameters["patch"]),
         **{name: parameters[name] for name in names},
         shape=Shape(**{name: parameters[name] for name in OF_DRAWN_ROUNDS}),
         expected=read_expected(expect) if expect else {},

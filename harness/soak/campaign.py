@@ -124,7 +124,9 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
-    return _continue(Soak(folder, replace(options, schedule=schedule), setup), progress, on_round)
+    # The name of a build's copy: a soak is resumed with the same classes.
+    options = replace(options, target=setup.target.name, schedule=schedule)
+    return _continue(Soak(folder, options, setup), progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
