@@ -23,8 +23,6 @@ from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdi
 from harness.run_folder.inventory import EvidenceDifference
 from harness.schedules.scenario import Critical, scenario_and_process
 
-NO_FAULT = "none"
-"""The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""
 LONGEST_PASS_S: Final = 10.0
 STALLED_S: Final = 20.0
 LONGEST_SILENCE_S: Final = 1.0
@@ -76,7 +74,7 @@ def assemble(
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     }
-    absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
+    absent = manifest["absent_brokers"] if manifest.get("takes_away", True) else ()
     trusted.extend(_violated_everywhere(guarantee_results, replicas, {finding.place for finding in trusted}))
     if protection is None and not manifest.get("coordination"):
         trusted.extend(_unremoved(manifest, results.exposure, absent))

@@ -205,7 +205,7 @@ def _carry_out(player: RunPlayer, manifest: Manifest, stages: Stages) -> None:
     except TimeLimitError as error:
         manifest.finish(TIME_LIMIT, _timings_s(stages), str(error))
     except Exception as error:
-        manifest.content |= {"stall": player.stall, "refusal": player.refusal}
+        manifest.content |= player.failure
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         manifest.finish(FAILED, _timings_s(stages), why)
         log.exception("the run failed")

@@ -11,8 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final, cast
 
-from harness.clients import OPERATION_TIMEOUT_S, Library
-from harness.clients.recorded import OperationFailedError
+from harness.clients import Library
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
@@ -20,6 +19,7 @@ from harness.cluster.routines import at_once
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api import TopicPartition
 from harness.play.departures import COME_BACK, LEAVE, unplanned_departures
+from harness.play.failures import failure_facts
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.protection import Protection
 from harness.play.run_plan import NO_FAULT, RunPlan, run_schedule
@@ -60,7 +60,7 @@ class RunPlayer:
     ``cluster``: its brokers are not started yet. ``on_window`` is called when only the removal is waited for.
     ``protection``: the gate or guard, if any. ``is_resumed``: the run was interrupted while it waited for the removal.
     ``is_observing``: whether there is anything to judge yet. ``departures``: as in `unplanned_departures`, at the end.
-    ``stall``, ``refusal``: as in `harness.judge.run_verdict`, if the run failed because of a replica, or of a broker.
+    ``failure``: as in `failure_facts`, if the run failed before or without a fault.
     """
 
     plan: RunPlan
@@ -73,8 +73,7 @@ class RunPlayer:
     is_resumed: bool = False
     is_observing: bool = field(default=False, init=False)
     departures: Sequence[str] = field(default=(), init=False)
-    stall: dict[str, object] | None = field(default=None, init=False)
-    refusal: dict[str, object] | None = field(default=None, init=False)
+    failure: Mapping[str, object] = field(default_factory=dict, init=False)
     _history: History = field(init=False)
     _groups: GroupWorkload | None = field(default=None, init=False)
     _payloads: dict[str, Payload] = field(default_factory=dict, init=False)
@@ -91,30 +90,8 @@ class RunPlayer:
             self._run()
         except HarnessError as error:
             if self.plan.nemesis.name == NO_FAULT or self._phase is Phase.BEFORE:
-                self.stall, self.refusal = self._stall(error), self._refusal(error)
+                self.failure = failure_facts(error, self.cluster)
             raise
-
-    def _stall(self, error: HarnessError) -> dict[str, object] | None:
-        """Return the replica that a wait ended for, and whether every broker answered meanwhile."""
-        if not isinstance(error, WaitTimeoutError) or error.replica is None:
-            return None
-        broker, topic, partition = error.replica
-        replica = {"broker": broker, "topic": topic, "partition": partition}
-        silence_s = self._longest_silence_s(error.waited_s)
-        return {**replica, "waited_s": error.waited_s, "longest_silence_s": silence_s, "awaited": str(error)}
-
-    def _refusal(self, error: BaseException | None) -> dict[str, object] | None:
-        """Return the client and the error of a broker that made the run fail, if no valid operation meets the error."""
-        while error is not None and not isinstance(error, OperationFailedError):
-            error = error.__cause__
-        if error is None or not error.refusal:
-            return None
-        silence_s = self._longest_silence_s(OPERATION_TIMEOUT_S)
-        facts = {"process": error.process, "error": error.refusal, "operation": str(error)}
-        return {**facts, "longest_silence_s": silence_s}
-
-    def _longest_silence_s(self, during_s: float) -> float:
-        return round(self.cluster.observed.longest_silence_s(self.cluster.clock.now_s() - during_s), 3)
 
     def _run(self) -> None:
         operations = run_schedule(self.plan).operations

@@ -175,8 +175,8 @@ def test_the_end_of_a_run_is_written_down(
     error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
 ) -> None:
     manifest = FakeManifest()
-    why = {"stall": "a stalled replica", "refusal": "a refused operation"}
-    player = SimpleNamespace(run=Mock(side_effect=error), is_observing=is_observing, **why)
+    why = {"refusal": "a refused operation"}
+    player = SimpleNamespace(run=Mock(side_effect=error), is_observing=is_observing, failure=why)
     with pytest.raises(type(error)) if error is not None and is_raised else nullcontext():
         run._carry_out(cast("RunPlayer", player), manifest, Stages(TickingClock().now_s))
     assert manifest.ends == [end]

@@ -70,8 +70,8 @@ def test_what_a_broker_refuses_without_a_fault_is_known_afterwards(
     with pytest.raises(OperationFailedError, match="no"):
         simulate(tmp_path / "run", "sim-kafka", "stuck-lso", nemesis=nemesis, see=players.append)
     (player,) = players
-    assert (player.refusal or {}).get("error") == error
-    assert (player.refusal or {}).get("process") == (error and "stuck-lso.tx")
+    refusal: Any = player.failure.get("refusal", {})
+    assert (refusal.get("error"), refusal.get("process")) == (error, error and "stuck-lso.tx")
 
 
 @pytest.mark.parametrize("nemesis", sorted(SCRIPTS.keys() - UNSUPPORTED_NEMESES))
