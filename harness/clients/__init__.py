@@ -29,7 +29,13 @@ UNKNOWN_SERVER_ERROR: Final = "UNKNOWN_SERVER_ERROR"
 INVALID_TXN_STATE: Final = "INVALID_TXN_STATE"
 """A broker does not know a transaction that is open. The same holds."""
 CONCURRENT_TRANSACTIONS: Final = "CONCURRENT_TRANSACTIONS"
-"""A broker has not ended the former transaction. The same holds, because clients retry until their time-out."""
+"""A broker has not ended the former transaction, although the client retried until its time-out."""
+GROUP_ID_NOT_FOUND: Final = "GROUP_ID_NOT_FOUND"
+"""A coordinator does not know a group with offsets; or it has just deleted the group, and its answer was lost."""
+TIMED_OUT: Final = "TIMED_OUT"
+"""A broker has not acknowledged an operation in `OPERATION_TIMEOUT_S`."""
+ALSO_OF_SLOW_BROKERS: Final = frozenset({CONCURRENT_TRANSACTIONS, GROUP_ID_NOT_FOUND, TIMED_OUT})
+"""The last three: without a fault, no valid operation ends with them if all brokers answer in time."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
@@ -42,8 +48,7 @@ TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 class ClientError(HarnessError):
     """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one.
 
-    ``refusal``: the broker's error, if it is `UNKNOWN_SERVER_ERROR`, `INVALID_TXN_STATE` or `CONCURRENT_TRANSACTIONS`,
-    else "".
+    ``refusal``: `UNKNOWN_SERVER_ERROR`, `INVALID_TXN_STATE`, one of `ALSO_OF_SLOW_BROKERS`, or "" for other errors.
     """
 
     def __init__(self, text: str, *, certainly: bool = False, refusal: str = "") -> None:

@@ -14,9 +14,11 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import (
     CONCURRENT_TRANSACTIONS,
+    GROUP_ID_NOT_FOUND,
     INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
+    TIMED_OUT,
     TRANSACTION_TIMEOUT_MS,
     UNKNOWN_SERVER_ERROR,
     Answered,
@@ -68,6 +70,8 @@ _REFUSALS = {
     "UnknownServerException": UNKNOWN_SERVER_ERROR,
     "InvalidTxnStateException": INVALID_TXN_STATE,
     "ConcurrentTransactionsException": CONCURRENT_TRANSACTIONS,
+    "GroupIdNotFoundException": GROUP_ID_NOT_FOUND,
+    "TimeoutException": TIMED_OUT,
 }
 
 

@@ -17,9 +17,11 @@ from confluent_kafka.admin import AdminClient
 
 from harness.clients import (
     CONCURRENT_TRANSACTIONS,
+    GROUP_ID_NOT_FOUND,
     INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
+    TIMED_OUT,
     TRANSACTION_TIMEOUT_MS,
     UNKNOWN_SERVER_ERROR,
     Answered,
@@ -72,6 +74,8 @@ _REFUSALS = {
     KafkaError.UNKNOWN: UNKNOWN_SERVER_ERROR,
     KafkaError.INVALID_TXN_STATE: INVALID_TXN_STATE,
     KafkaError.CONCURRENT_TRANSACTIONS: CONCURRENT_TRANSACTIONS,
+    KafkaError.GROUP_ID_NOT_FOUND: GROUP_ID_NOT_FOUND,
+    KafkaError._MSG_TIMED_OUT: TIMED_OUT,  # noqa: SLF001  (public in spite of the name)
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, ClientError, MakeProducer, TransactionStep
+from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TIMED_OUT, ClientError, MakeProducer, TransactionStep
 from harness.errors import HarnessError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History, key_fields
 
@@ -163,7 +163,7 @@ class RecordingProducer:
         if remaining or self._answers.errors:
             count = f"{remaining} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             errors, self._answers.errors = self._answers.errors, []
-            refusal = next((error.refusal for error in errors if error.refusal), "")
+            refusal = next((error.refusal for error in errors if error.refusal), TIMED_OUT if remaining else "")
             raise OperationFailedError(self.process, "; ".join(map(str, errors)) or count, refusal)
 
     def record(self, f: str, operation: Callable[[], None], **fields: Any) -> None:

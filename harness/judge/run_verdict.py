@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.clients import CONCURRENT_TRANSACTIONS
+from harness.clients import ALSO_OF_SLOW_BROKERS
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
 from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place, finding_about
@@ -235,12 +235,10 @@ def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield ``refused-operation`` for a valid operation that a broker refused without a fault (`ClientError.refusal`).
 
     ``refusal`` of the manifest: the client's ``process``, the ``error``, the ``operation`` in a sentence, and
-    ``longest_silence_s``. On a slow machine a transaction may end late; until then, its client gets the last error.
+    ``longest_silence_s``.
     """
     refusal = manifest.get("refusal")
-    if refusal and not (
-        refusal["error"] == CONCURRENT_TRANSACTIONS and refusal["longest_silence_s"] > LONGEST_SILENCE_S
-    ):
+    if refusal and (refusal["error"] not in ALSO_OF_SLOW_BROKERS or refusal["longest_silence_s"] <= LONGEST_SILENCE_S):
         name, _ = scenario_and_process(refusal["process"])
         scenario = next((each for each in manifest["scenarios"] if each["name"] == name), manifest["scenarios"][0])
         place = min(places_of(scenario))

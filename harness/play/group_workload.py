@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.broker_files.segments.batches import Batch
-from harness.clients import ClientError, Library, LibraryGroups, LibraryProducer
+from harness.clients import TIMED_OUT, ClientError, Library, LibraryGroups, LibraryProducer
+from harness.clients.recorded import OperationFailedError
 from harness.cluster.cluster import Cluster
-from harness.errors import HarnessError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
@@ -20,7 +20,16 @@ from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.run_folder.history import History
 from harness.schedules.placement import led_by
-from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
+from harness.schedules.scenario import (
+    INPUT_PARTITIONS,
+    INPUT_RECORDS,
+    Kind,
+    Phase,
+    Scenario,
+    client_name,
+    group_in,
+    input_topic,
+)
 from workloads.filler import OffsetsFiller
 from workloads.group_consumers import Group, GroupReader
 from workloads.group_records import Coordinators, memberships_producer, offset_key, offsets_producer
@@ -120,18 +129,21 @@ class GroupWorkload:
 
         admin.create_topics(dict.fromkeys(partitions, brokers), INPUT_SETTINGS)
         self.cluster.wait(are_led, f"topics {', '.join(topics)} to have leaders")
-        errors: list[str] = []
+        errors: list[ClientError] = []
 
         def answered(error: ClientError | None, _offset: int) -> None:
             if error is not None:
-                errors.append(str(error))
+                errors.append(error)
 
         producer = self.library.producer(None)
         for number in range(INPUT_RECORDS):
             for partition in partitions:
                 producer.send(partition, f"record {number}", "input", [], answered)
         if producer.flush() or errors:
-            raise HarnessError(f"input records are not acknowledged: {'; '.join(errors) or 'no answer'}")
+            process = client_name(topics[-1].removesuffix(input_topic("")), "inputs")
+            why = "; ".join(map(str, errors)) or "no answer"
+            refusal = errors[0].refusal if errors else TIMED_OUT
+            raise OperationFailedError(process, f"records of {topics[-1]} are not acknowledged: {why}", refusal)
 
     def _create_again(self, topic: str) -> None:
         self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")

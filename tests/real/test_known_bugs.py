@@ -74,7 +74,7 @@ def test_a_deletion_by_id_spares_the_topic_that_comes_next(version: str) -> None
 
 @pytest.mark.parametrize(("error", "refusal"), [
     ("UnknownServerException", "UNKNOWN_SERVER_ERROR"), ("InvalidTxnStateException", "INVALID_TXN_STATE"),
-    ("TimeoutException", ""),
+    ("TimeoutException", "TIMED_OUT"), ("AuthorizationException", ""),
 ])  # fmt: skip
 def test_kafkas_own_client_names_what_a_broker_refuses(tmp_path: Path, error: str, refusal: str) -> None:
     classpath = jars_for(find_target("kafka-4.4")).classpath

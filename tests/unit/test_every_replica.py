@@ -149,7 +149,9 @@ REFUSAL = {
 }
 
 
-@pytest.mark.parametrize("change", [{}, {"error": "CONCURRENT_TRANSACTIONS", "longest_silence_s": 1.0}])
+@pytest.mark.parametrize("change", [
+    {}, *({"error": error, "longest_silence_s": 1.0} for error in ("CONCURRENT_TRANSACTIONS", "TIMED_OUT")),
+])  # fmt: skip
 def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, Any]) -> None:
     result = assembled(refusal=REFUSAL | change, failure="unknown", nemesis="none", takes_away=False)
     assert (result["verdict"], names(result)) == ("anomaly", ["refused-operation"])

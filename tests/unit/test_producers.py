@@ -26,12 +26,17 @@ def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest
     monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
     monkeypatch.setattr(FatalProducer, "commit_transaction", refuse, raising=False)
     refusals = {}
-    for code in (KafkaError.UNKNOWN, KafkaError.INVALID_TXN_STATE, KafkaError.INVALID_PRODUCER_EPOCH):
+    for code in (
+        KafkaError.UNKNOWN,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    ):
         monkeypatch.setattr(FatalProducer, "code", code, raising=False)
         with pytest.raises(ClientError) as raised:
             librdkafka.LibrdkafkaProducer("nowhere:9", "id", {}).transact("commit")
         refusals[code] = raised.value.refusal
-    assert [*refusals.values()] == ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", ""]
+    assert [*refusals.values()] == ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", "TIMED_OUT", ""]
 
 
 def test_what_is_not_answered_in_time_is_counted() -> None:
