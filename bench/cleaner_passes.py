@@ -244,7 +244,7 @@ def opener_of(target: str) -> str:
 
 def classpath(target: str, build: Path, patches: Sequence[Path]) -> str:
     """Compile the classes of ``cleaner_java`` for a version, and return the class path with them and its jars."""
-    jars = os.pathsep.join(map(str, jars_for(find_target(target)).paths))
+    jars = jars_for(find_target(target)).classpath
     sources = [HERE / "cleaner_java" / f"{name}.java" for name in ("Passes", opener_of(target))]
     subprocess.run(["javac", "-d", build, "-cp", jars, *sources], check=True)
     return os.pathsep.join([*map(str, patches), str(build), jars])

@@ -48,12 +48,6 @@ class RedpandaAdmin:
         if leader != target:
             self._call("POST", leader, f"{_path(namespace, partition)}/transfer_leadership?target={target}")
 
-    def coordinator(self, transactional_id: str) -> tuple[TopicPartition, int | None]:
-        """Return the internal partition that coordinates a transactional id, and its leader."""
-        answer = self._get(f"/v1/transaction/{transactional_id}/find_coordinator")
-        partition = ("tx", int(answer["ntp"]["partition"]))
-        return partition, self.leader(partition, INTERNAL)
-
     def set_config(self, settings: Mapping[str, Any]) -> int:
         """Set cluster properties; return the version of the configuration that includes them."""
         answer = self._call("PUT", None, "/v1/cluster_config", {"upsert": dict(settings), "remove": []})

@@ -105,9 +105,6 @@ def test_the_coordinator_and_the_controller_lead_internal_partitions(subject: Su
     subject.answer("/v1/partitions/kafka_internal/tx/0", {"leader_id": 3})
     assert subject.control.coordinator == TX
     assert subject.control.leads({TX: (3, 1)})
-    ntp = {"namespace": "kafka_internal", "topic": "tx", "partition": 0}
-    subject.answer("/v1/transaction/stuck-lso.tx/find_coordinator", {"coordinator": 3, "ntp": ntp})
-    assert subject.admin.coordinator("stuck-lso.tx") == (TX, 3)
     subject.answer("/v1/partitions/redpanda/controller/0", {"leader_id": 3})
     assert subject.control.active_controller() == 3
 
