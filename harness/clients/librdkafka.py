@@ -76,6 +76,7 @@ _REFUSALS = {
     KafkaError.CONCURRENT_TRANSACTIONS: CONCURRENT_TRANSACTIONS,
     KafkaError.GROUP_ID_NOT_FOUND: GROUP_ID_NOT_FOUND,
     KafkaError._MSG_TIMED_OUT: TIMED_OUT,  # noqa: SLF001  (public in spite of the name)
+    KafkaError._TIMED_OUT: TIMED_OUT,  # noqa: SLF001
 }
 
 
@@ -223,4 +224,4 @@ def _client_errors() -> Iterator[None]:
         raise _failure(error.args[0]) from error
     except TimeoutError as error:
         # The time-out of a future has no message.
-        raise ClientError("no answer in time") from error
+        raise ClientError("no answer in time", refusal=TIMED_OUT) from error

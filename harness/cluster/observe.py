@@ -80,6 +80,7 @@ class ReplicaObserver:
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
         self._views: dict[tuple[int, TopicPartition], ObservedReplica] = {}
+        self._started_s = 0.0
         self._looked_s: dict[int, float] = {}
         self._answered_s: dict[int, list[float]] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
@@ -91,6 +92,7 @@ class ReplicaObserver:
 
     def start(self) -> None:
         """Start to poll."""
+        self._started_s = self._clock.now_s()
         self._poller.start(self._poll)
 
     def close(self) -> None:
@@ -109,8 +111,11 @@ class ReplicaObserver:
             return self._looked_s.get(broker, -1.0) >= since_s
 
     def longest_silence_s(self, since_s: float) -> float:
-        """Return the longest time since ``since_s`` in which some broker did not answer a poll of all its replicas."""
-        now_s = self._clock.now_s()
+        """Return the longest time in which some broker did not answer a poll of all its replicas.
+
+        ``since_s``: when the time begins; at the earliest with the polls.
+        """
+        since_s, now_s = max(since_s, self._started_s), self._clock.now_s()
         with self._lock:
             answered_s = [[at_s for at_s in self._answered_s.get(b, ()) if at_s > since_s] for b in self._partitions]
         return max(b - a for times_s in answered_s for a, b in pairwise([since_s, *times_s, now_s]))

@@ -199,7 +199,7 @@ def show(out: Terminal, results: Sequence[CellResult], strays: Sequence[str]) ->
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
     styles[Status.AS_EXPECTED] = "green"
     rows = [
-        (*names, *("" if cell is None else styled(cell_text(cell), styles[cell.status]) for cell in results))
+        (*names, *("" if cell is None else styled(cell_text(cell), styles[cell.status]) for cell in cells))
         for names, cells in shown.rows
     ]
     out.table(Table((*HEAD, *shown.columns), rows))

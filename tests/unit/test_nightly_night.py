@@ -23,6 +23,7 @@ from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResu
 from harness.nightly.matrix import Expectation, expected, read_expectations, read_matrix
 from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
 from harness.nightly.reports import CellResult, Status, cell_text, exit_code, grid, results_of
+from harness.terminal import stdout
 
 STUCK = "stuck-lso"
 TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}
@@ -194,7 +195,10 @@ def night() -> Night:
     return plan, results_of(plan, attempts), reports.strays_of(attempts)
 
 
-def test_the_grid_has_a_column_a_version(night: Night) -> None:
+def test_the_grid_has_a_column_a_version(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+    reports.show(stdout(), *night[1:])
+    row = capsys.readouterr().out.splitlines()[1]
+    assert re.split(r"  +", row.strip())[3:] == ["kill", "local", "none", "anomaly 2/2", "FIXED UPSTREAM 2/2"]
     shown = grid(night[1])
     assert shown.columns == ["kafka 3.9.2", "kafka 3.9.2"]
     rows = [(head[3], [cell_text(result) for result in row if result]) for head, row in shown.rows]
