@@ -168,7 +168,9 @@ class JavaGroups:
             consumer.commitSync(_java_offsets(self._jvm, offsets))
 
     def delete(self, group: str) -> None:
-        config = {**CONNECTION, **self._connection, "default.api.timeout.ms": TIMEOUT_MS}
+        # A paused broker may be asked first, and again: the time is enough for seven requests.
+        timeouts = {"default.api.timeout.ms": TIMEOUT_MS, "request.timeout.ms": "3000"}
+        config = {**CONNECTION, **self._connection, **timeouts}
         admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))
         with closing(admin), client_errors():
             admin.deleteConsumerGroups(self._jvm.java.util.List.of(group)).all().get()
