@@ -297,6 +297,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
         (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
         (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
+        (["--target", "kafka-4.4", "--patch", "{folder}"], "has no classes of Kafka"),
         (["--resume", "{folder}"], "is not the folder of a soak"),
         (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
         (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
