@@ -35,7 +35,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,7 @@ from dependable import ABSENT, HEALTHY, PAYLOADS
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.protect.gate.build import parts
 from harness.schedules.catalog import ALL, scenarios_for
+from harness.soak.causes import read_expected
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -191,17 +192,16 @@ def in_isolation(patch: Path) -> dict[str, Any]:
     differences = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
     if done.returncode and not differences:
         sys.exit(f"cleaner_passes.py failed: {done.stderr[-600:]}")
+    outcome = {"exit_code": done.returncode, "verdict": {"verdict": "anomaly" if differences else "clean"}}
     return {
         "took_s": round(time.monotonic() - started_s, 1),
         "executed": [int(number) for number in _PROBE.findall(done.stdout.encode())],
-        "exit_code": done.returncode,
-        "verdict": "anomaly" if differences else "clean",
-        "noticed": bool(differences),
-        "named": ["difference"] if differences else [],
-        "missing": [],
-        "violated": [],
-        "reasons": [line.partition(": ")[2][:400] for line in differences],
-        "errors": "",
+        **judgement(
+            outcome,
+            noticed=bool(differences),
+            named={"difference"} if differences else (),
+            reasons=[line.partition(": ")[2][:400] for line in differences],
+        ),
     }
 
 
@@ -211,18 +211,37 @@ def soaked(patch: Path, results: Path) -> dict[str, Any]:
     arguments = ["--target", TARGET, "--patch", str(patch), "--minutes", str(SOAK_MINUTES), "--runtime", "local"]
     outcome = command("soak", *arguments, "--expect", str(KNOWN), "--results", str(run_folder(results)))
     verdict = outcome["verdict"]
-    known = {name for entry in tomllib.loads(KNOWN.read_text())["expect"] for name in entry["findings"]}
-    named = set(verdict.get("findings", {})) - known
     return {
         "took_s": outcome["took_s"],
         "executed": any(_PROBE.search(log.read_bytes()) for log in run_folder(results).rglob("server.log")),
+        **judgement(
+            outcome,
+            noticed=outcome["exit_code"] != EXIT_CLEAN,
+            named=set(verdict.get("findings", {})) - read_expected(KNOWN).keys(),
+            reasons=[verdict["reason"][:400]] if verdict else [],
+        ),
+    }
+
+
+def judgement(
+    outcome: dict[str, Any],
+    *,
+    noticed: bool,
+    named: Iterable[str],
+    reasons: list[str],
+    missing: Sequence[str] = (),
+    violated: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what the log has about the outcome of any detector."""
+    verdict = outcome["verdict"]
+    return {
         "exit_code": outcome["exit_code"],
         "verdict": verdict.get("verdict", "failed"),
-        "noticed": outcome["exit_code"] != EXIT_CLEAN,
+        "noticed": noticed,
         "named": sorted(named),
-        "missing": [],
-        "violated": [],
-        "reasons": [verdict["reason"][:400]] if verdict else [],
+        "missing": list(missing),
+        "violated": list(violated),
+        "reasons": reasons,
         "errors": "" if verdict else outcome["errors"],
     }
 
@@ -237,16 +256,14 @@ def judged(outcome: dict[str, Any], detector: str) -> dict[str, Any]:
     expected = {s.name for s in scenarios_for(ALL, find_target(TARGET).group_protocols)} if of_fault else set()
     missing = sorted(expected - set(filter(None, names)))
     violated = [row["guarantee"] for row in verdict.get("guarantees", []) if row["holds"] is False]
-    return {
-        "exit_code": code,
-        "verdict": verdict.get("verdict", "failed"),
-        "noticed": bool(others or missing) or code != (EXIT_ANOMALY if of_fault else EXIT_CLEAN),
-        "named": sorted({finding["anomaly"] for finding in others}),
-        "missing": missing,
-        "violated": violated,
-        "reasons": sorted({row["reason"][:400] for row in scenarios if row["verdict"] == "unknown"})[:4],
-        "errors": "" if verdict else outcome["errors"],
-    }
+    return judgement(
+        outcome,
+        noticed=bool(others or missing) or code != (EXIT_ANOMALY if of_fault else EXIT_CLEAN),
+        named={finding["anomaly"] for finding in others},
+        reasons=sorted({row["reason"][:400] for row in scenarios if row["verdict"] == "unknown"})[:4],
+        missing=missing,
+        violated=violated,
+    )
 
 
 def planted_by(finding: dict[str, Any], scenarios: list[dict[str, Any]]) -> str | None:
@@ -299,18 +316,18 @@ def executed(results: Path, detectors: tuple[str, ...]) -> None:
     add_probe_for(drawn, patch)
     for detector in detectors:
         if detector == PASSES:
-            judgement = outcome = in_isolation(patch)
+            row = outcome = in_isolation(patch)
             numbers = set(outcome["executed"])
         else:
             outcome, numbers = one_run(patch, detector, results)
-            judgement = judged(outcome, detector)
+            row = judged(outcome, detector)
         ids = [drawn[number] for number in sorted(numbers)]
-        append(EXECUTED_LOG, {"detector": detector, **judgement, "executed": ids, "commit": commit()})
+        append(EXECUTED_LOG, {"detector": detector, **row, "executed": ids, "commit": commit()})
         executed_of = f"{len(ids)} of {len(drawn)} executed"
-        print(f"{detector}: {judgement['verdict']}, {executed_of}, {outcome['took_s']} s", flush=True)
+        print(f"{detector}: {row['verdict']}, {executed_of}, {outcome['took_s']} s", flush=True)
         if detector == HEALTHY:
-            judgement = judged(audited(results), AUDIT)
-            append(EXECUTED_LOG, {"detector": AUDIT, "executed": ids, "commit": commit(), **judgement})
+            row = judged(audited(results), AUDIT)
+            append(EXECUTED_LOG, {"detector": AUDIT, "executed": ids, "commit": commit(), **row})
 
 
 def add_probe_for(mutants: Sequence[str], patch: Path) -> None:

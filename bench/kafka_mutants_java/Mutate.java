@@ -269,7 +269,7 @@ public final class Mutate implements Opcodes {
             if (NEGATION.containsKey(opcode) && isChosen(NEGATED, "condition negated")) {
                 changed = NEGATION.get(opcode);
             }
-            if (BOUNDARY.containsKey(opcode) && isChosen(OFF_BY_ONE, "the equal case taken for the other")) {
+            if (BOUNDARY.containsKey(opcode) && isChosen(OFF_BY_ONE, "strict and non-strict comparison exchanged")) {
                 changed = BOUNDARY.get(opcode);
             }
             super.visitJumpInsn(changed, label);
