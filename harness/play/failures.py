@@ -1,4 +1,4 @@
-"""The facts of a failed run, from which `harness.judge.run_verdict` tells whether a replica or a broker is broken."""
+"""Facts about a failed run: the replica that stalled, or the operation that a broker refused (`run_verdict`)."""
 
 from collections.abc import Mapping
 

@@ -116,10 +116,9 @@ def conduct(
             progress.stage(stage)
 
         stages = Stages(clock.now_s, report)
-        prepare = owned.enter_context(_checkers(workspace, folder, run))
         # Groups keep the processors busy until their records are removed, and leave them idle while they are observed.
-        if not plan.timers.is_resumable and not groups_of(plan):
-            prepare()
+        meanwhile = not plan.timers.is_resumable and not groups_of(plan)
+        prepare = owned.enter_context(_checkers(workspace, folder, run, meanwhile=meanwhile))
 
         def on_window() -> None:
             # Spark is not to idle for days.
@@ -219,8 +218,13 @@ def _carry_out(player: RunPlayer, manifest: Manifest, stages: Stages) -> None:
 
 
 @contextmanager
-def _checkers(workspace: Workspace, folder: RunFolder, run: PreparedRun) -> Iterator[Callable[[], Future[Prepared]]]:
-    """Give a function that, when first called, starts Spark and has the checkers planned in the background."""
+def _checkers(
+    workspace: Workspace, folder: RunFolder, run: PreparedRun, *, meanwhile: bool
+) -> Iterator[Callable[[], Future[Prepared]]]:
+    """Give a function that, when first called, starts Spark and has the checkers planned in the background.
+
+    ``meanwhile``: call it at once, while brokers boot.
+    """
 
     def prepared() -> Prepared:
         # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
@@ -240,6 +244,8 @@ def _checkers(workspace: Workspace, folder: RunFolder, run: PreparedRun) -> Iter
                 futures.append(pool.submit(prepared))
             return futures[0]
 
+        if meanwhile:
+            prepare()
         try:
             yield prepare
         finally:

@@ -42,15 +42,14 @@ from workloads.payload import Payload
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
-CLIENTS: Final = (ops.Begin, ops.Write, ops.End)
-"""The operations of clients."""
+CLIENT_OPERATIONS: Final = (ops.Begin, ops.Write, ops.End)
 CLIENTS_S: Final = 600.0
-"""For all operations of clients in a row, each of which has a shorter bound of its own."""
+"""The bound for consecutive operations of clients together; each operation also has a shorter bound."""
 
 
 def _kind(operation: ops.Operation) -> type:
     """Return the operation's type; `Write` stands for all operations of clients."""
-    return ops.Write if isinstance(operation, CLIENTS) else type(operation)
+    return ops.Write if isinstance(operation, CLIENT_OPERATIONS) else type(operation)
 
 
 @dataclass

@@ -233,10 +233,11 @@ def test_an_application_that_fails_is_reported_and_takes_nothing_away(
     assert manifest.content == {"status": "complete", "application_failure": str(error), "evidence": {}}
 
 
-@pytest.mark.parametrize("asked", [0, 2])
-def test_checkers_are_planned_once_when_they_are_first_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: int
+@pytest.mark.parametrize(("meanwhile", "asked", "times"), [(True, 0, 1), (False, 0, 0), (True, 2, 1), (False, 2, 1)])
+def test_checkers_are_planned_once_meanwhile_or_only_where_there_is_something_to_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, meanwhile: bool, asked: int, times: int
 ) -> None:
+    """A run of days has no Spark before its end."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "setpriority", lambda *_: None)
     monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: 0)
@@ -246,9 +247,9 @@ def test_checkers_are_planned_once_when_they_are_first_asked_for(
     prepared_run: Any = SimpleNamespace(plan=SimpleNamespace(options=SimpleNamespace(spark=None)),
                                         equipment=SimpleNamespace(java=None))  # fmt: skip
     workspace: Any = SimpleNamespace(run_id="r")
-    with run._checkers(workspace, nothing, prepared_run) as prepared:
+    with run._checkers(workspace, nothing, prepared_run, meanwhile=meanwhile) as prepared:
         assert [prepared().result() for _ in range(asked)] == [planned] * asked
-    assert prepare.call_count == min(asked, 1)
+    assert prepare.call_count == times
 
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}
