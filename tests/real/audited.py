@@ -62,7 +62,7 @@ class Audited:
     def write_plainly(self, partition: tuple[str, int], records: int = 1500) -> None:
         producer = self.producer()
         for number in range(records):
-            producer.produce(partition[0], str(number), b"v" * 2000, partition[1])
+            producer.produce(partition[0], b"v" * 2000, str(number), partition[1])
         producer.flush(BOUND_S)
 
     def wait_for_replication(self) -> None:

@@ -242,6 +242,13 @@ def test_ten_times_the_spools_limit_is_read_in_waves_an_interrupt_keeps(sandbox:
     sandbox.wait_until_nothing_is_left()
 
 
+def test_one_partition_of_ten_times_the_spools_limit_is_read_by_its_keys(sandbox: Sandbox, audited: Audited) -> None:
+    audited.admin.create_topics({("audited-large", 0): (1, 2, 3)}, KEPT)
+    audited.write_plainly(("audited-large", 0), 1700)
+    ran = start(sandbox, audited, "live", "--topic", "audited-large", "--spool-limit", "1MB").end(EXIT_CLEAN)
+    assert "read 3 replicas, keys 16 of 16" in ran.stderr, ran.output
+
+
 def test_an_audit_interrupted_at_once_reports_brokers_and_leaves_nothing(sandbox: Sandbox, audited: Audited) -> None:
     files = {name: sandbox.root / name for name in ("audit.json", "audit.xml", "audit.html")}
     options = [word for name, path in files.items() for word in (f"--{OPTION_OF[path.suffix]}", str(path))]

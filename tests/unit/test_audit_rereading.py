@@ -11,16 +11,19 @@ from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
 from harness.audit.live.settle import (
     CHANGING,
+    MOST_SHARES,
     READINGS,
     CheckedReading,
     DisputedItem,
     merged,
+    read_in_shares,
     read_until_settled,
     still_there,
 )
-from harness.audit.live.spool import waves_of
+from harness.audit.live.spool import SpoolLimitError, waves_of
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.key_share import KeyShare
 from harness.judge.finding import Place
 from harness.judge.verdict import UnknownReason
 
@@ -193,3 +196,28 @@ def test_a_wave_has_at_most_so_many_bytes_and_a_larger_partition_is_one_of_its_o
     numbers = [[number for _, number in wave] for wave in waves_of(sizes, 10)]
     assert numbers == [[0, 1], [2], [3], [4, 5, 6]]
     assert waves_of({}, 10) == []
+
+
+def test_too_much_data_is_read_by_shares_of_its_keys() -> None:
+    asked = []
+
+    def read(share: KeyShare) -> CheckedReading:
+        asked.append((share.number, share.count))
+        if share.count < 2 or (share.number == 1 and share.count < most):
+            raise SpoolLimitError("it takes 5 MiB")
+        stuck = row(A, 1, key=b"K" if share.number else None)
+        return reading(stuck_lso=[stuck, row(A, share.number + 2)], unknown={B: (BUSY,)})
+
+    most = 4
+    result = read_in_shares(read, BOTH)
+    assert asked == [(0, 1), (0, 2), (1, 2), (1, 4), (3, 4)]
+    assert sorted((row["offset"], row["key"]) for row in result.rows["stuck_lso"]) == [
+        (1, b"K"),
+        (2, None),
+        (3, None),
+        (5, None),
+    ]
+    assert result.unknown == {B: (BUSY,)}
+    most = MOST_SHARES * 2
+    text = "it takes 5 MiB, even for one of 256 parts of its keys"
+    assert read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}

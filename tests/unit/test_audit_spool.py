@@ -14,9 +14,10 @@ from fakes.clock import JumpingClock
 
 from harness.audit.live.broker_reports import ReplicaStatus, Span, replica_statuses, spans_between
 from harness.audit.live.reading import BatchEntry, RateLimit, complete_entries
-from harness.audit.live.spool import SpoolDiskError, SpoolResult, bound_of, spool
-from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
+from harness.audit.live.spool import SpoolDiskError, SpoolLimitError, SpoolResult, bound_of, spool
+from harness.broker_files.segments.batches import CorruptLogError, Record, iter_batches, iter_entries, iter_records
 from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.key_share import ALL_KEYS
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.fetch import choose_fetch_version
@@ -75,6 +76,47 @@ def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
         "log_start": 0, "high_watermark": 10, "last_stable_offset": 10, "aborted": [], "open": [], "bound": 10,
         "read_from": 0, "read_to": 10, "listed_to": 10, "complete": True,
     }  # fmt: skip
+
+
+def test_shares_of_keys_have_each_record_below_the_bound_once_and_all_that_is_beyond_it(tmp_path: Path) -> None:
+    keys = [Record(offset, 1000, str(offset).encode(), b"v") for offset in range(30)]
+    batches = [encode_batch(base_offset=n, records=keys[n : n + 2], codec="lz4") for n in range(0, 30, 2)]
+    early, later = (Held(end, end, batches=tuple(batches[: end // 2]), log_end=end) for end in (20, 30))
+    parts: list[list[int]] = []
+    for share in ALL_KEYS.halves():
+        read(tmp_path / str(share.number), {1: FakeBroker({TP: [early, later]})}, share=share)
+        entries = list(iter_batches(records(tmp_path / str(share.number)), source=""))
+        assert [entry.base_offset for entry in entries if entry.is_empty] == []
+        parts.append([record.offset for entry in entries for record in iter_records(entry, source="")])
+    assert sorted(parts[0] + parts[1]) == sorted([*range(20), *2 * [*range(20, 30)]])
+    assert all(10 < len(part) < 30 for part in parts)
+
+
+def test_a_share_of_keys_keeps_headers_and_damage() -> None:
+    def data(offset: int, **fields: Any) -> bytes:
+        return encode_batch(
+            base_offset=offset, last_offset=offset + 1, records=[Record(offset, 1, b"K", b"v")], **fields
+        )
+
+    log = [data(0), data(2), data(4, is_transactional=True), data(6, leader_epoch=1), data(8, leader_epoch=1)]
+    share = next(
+        share for share in ALL_KEYS.halves() if b"K" not in share.batches_of(memoryview(data(0)), 9, source="")
+    )
+    kept = [
+        entry.base_offset
+        for entry in iter_batches(share.batches_of(memoryview(b"".join(log)), 99, source=""), source="")
+    ]
+    assert kept == [0, 4, 6, 8]
+    damaged = b"".join([*log[:2], data(4)[:-1] + b"?", data(6)])
+    assert bytes(share.batches_of(memoryview(damaged), 99, source="")).endswith(damaged[2 * len(log[0]) :])
+
+
+def test_more_data_than_the_limit_is_not_stored(tmp_path: Path) -> None:
+    for sizes in ({TP: TOTAL_BYTES}, {}):
+        with pytest.raises(SpoolLimitError, match="and --spool-limit is 0 MiB"):
+            read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, sizes=sizes)}, most_bytes=TOTAL_BYTES - 1)
+        assert stored(tmp_path) == {}
+    assert read(tmp_path, {1: FakeBroker({TP: [WHOLE]})}, most_bytes=TOTAL_BYTES).failures == {}
 
 
 def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:

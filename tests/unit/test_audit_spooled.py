@@ -21,6 +21,7 @@ from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.source import read_with_executors
 from harness.audit.live.spool import copies_of, spool
 from harness.broker_files.copies.copies import Copies
+from harness.broker_files.segments.key_share import ALL_KEYS, KeyShare
 from harness.json_codec import to_json
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
@@ -167,15 +168,16 @@ def spooled(name: str, case: Case, folder: RunFolder, cluster: AuditedCluster | 
     return copies_of(folder, name, read, TransactionDescriptions({word.producer_id: word for word in case.words}))
 
 
+@pytest.mark.parametrize("share", [ALL_KEYS, *ALL_KEYS.halves()], ids=str)
 @pytest.mark.parametrize("name", ["same", "stuck"])
-def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_what_executors_read_is_judged(spark: SparkSession, tmp_path: Path, name: str, share: KeyShare) -> None:
     case, steps = CASES[name], list[str]()
     brokers = brokers_of(case)
     how: dict[str, Any] = {"session": spark, "rate_bytes_s": None, "report": lambda step, *_: steps.append(step)}
     executors = partial(read_with_executors, **how)
     with listening(brokers) as addresses:
         cluster = audited(brokers, addresses=addresses)
-        copies = spooled(name, case, RunFolder(tmp_path / "run"), cluster, executors=executors)
+        copies = spooled(name, case, RunFolder(tmp_path / "run"), cluster, executors=executors, share=share)
     assert not list(tmp_path.glob("**/*.log"))
     rows = judge_copies(spark, [copies])
     assert to_json(assemble(copies, rows, timings_s={}))["verdict"] == case.verdict

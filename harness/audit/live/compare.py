@@ -3,7 +3,8 @@
 Replicas are read batch by batch, at different times on different brokers, while producers and cleaners continue. They
 are compared up to a bound that every replica had before any was read (`spool`). A difference below the bound that a
 cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`settle`). More
-data than the limit of the spool is read and judged in waves of partitions.
+data than the limit of the spool is read and judged in waves of partitions, and a larger partition once for each share
+of its keys.
 """
 
 import shutil
@@ -27,10 +28,11 @@ from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log,
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.reading import PATIENCE_S, RateLimit
 from harness.audit.live.request import AuditRequest
-from harness.audit.live.settle import CheckedReading, merged, read_until_settled, still_there
+from harness.audit.live.settle import CheckedReading, merged, read_in_shares, read_until_settled, still_there
 from harness.audit.live.spool import ReadWithExecutors, SpoolResult, copies_of, partition_sizes, spool, waves_of
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
+from harness.broker_files.segments.key_share import KeyShare
 from harness.errors import UsageError
 from harness.host.java import Java, find_java
 from harness.host.leftovers import PRIVATE
@@ -166,14 +168,22 @@ class ReplicaComparer:
 
     def compare(self, answers: AuditAnswers, places: Collection[Place], wave: str = "") -> CheckedReading:
         """Return the last reading of each partition (`read_until_settled`). ``wave``: a remark for the progress."""
-        return read_until_settled(partial(self._read, answers, wave), places, partial(still_there, answers.cluster))
+
+        def read(share: KeyShare) -> CheckedReading:
+            return read_until_settled(
+                partial(self._read, answers, share, wave), places, partial(still_there, answers.cluster)
+            )
+
+        return read_in_shares(read, places)
 
     def close(self) -> None:
         """End the session, if any; the next data start another one."""
         self.session = None
         self._owned.close()
 
-    def _read(self, answers: AuditAnswers, wave: str, number: int, places: Collection[Place]) -> CheckedReading:
+    def _read(
+        self, answers: AuditAnswers, share: KeyShare, wave: str, number: int, places: Collection[Place]
+    ) -> CheckedReading:
         request, cluster = answers.request, answers.cluster
         readings = self.save or self.workspace.path / "readings"
         folder = RunFolder(readings / f"reading-{number}")
@@ -185,7 +195,8 @@ class ReplicaComparer:
             transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
             replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
             again = " again: differences went away that cleaners had caused"
-            self.progress.stage(f"read {len(replicas)} replicas{wave if number == 1 else again}")
+            part = "" if share.count == 1 else f", keys {share.number + 1} of {share.count}"
+            self.progress.stage(f"read {len(replicas)} replicas{wave}{part}{again if number > 1 else ''}")
             rate = request.rate_limit_bytes_s
             read = spool(
                 cluster,
@@ -195,6 +206,8 @@ class ReplicaComparer:
                 limit=None if rate is None else RateLimit(rate, cluster.client.clock),
                 spans=spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {},
                 on_progress=self.progress.reading,
+                share=share,
+                most_bytes=request.spool_limit_bytes if self.save is None else None,
                 executors=executors,
             )
             copies = copies_of(folder, answers.run_id, read, transactions)

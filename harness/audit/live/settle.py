@@ -19,8 +19,10 @@ from checkers.finding import BATCH, LIST
 from harness.audit.judge_copies import KEY_STATES, NO_ROWS, Rows
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.audit.live.reading import FETCH_BYTES, PARTITIONS_A_REQUEST
+from harness.audit.live.spool import SpoolLimitError
 from harness.broker_files.copies.copies import ReplicaCopy
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
+from harness.broker_files.segments.key_share import ALL_KEYS, KeyShare
 from harness.judge.finding import CheckerRow, Place, name_of, place_of
 from harness.judge.verdict import UnknownReason
 from harness.kafka_api import OUT_OF_RANGE
@@ -35,6 +37,8 @@ GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "mis
 MOST_LOOKED_UP = 1_000
 """The most differences of a partition about which brokers are asked again."""
 CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
+MOST_SHARES: Final = 256
+"""The most shares of keys in which partitions are read."""
 PARTITION_BYTES: Final = 64 << 10
 """Of an answer. A larger batch is sent where its partition is the first one with records."""
 Holders: TypeAlias = Mapping[tuple[Place, bytes, int], Sequence[int]]
@@ -153,6 +157,52 @@ def merged(readings: Sequence[CheckedReading]) -> CheckedReading:
         {**rows, "raised": list(raised.values())},
         {place: reasons for reading in readings for place, reasons in reading.unknown.items()},
     )
+
+
+def read_in_shares(read: Callable[[KeyShare], CheckedReading], places: Collection[Place]) -> CheckedReading:
+    """Read all keys of the partitions together, and where these are larger than the limit of the spool, by shares.
+
+    ``read`` raises `SpoolLimitError` for a share that is too large. Partitions of which one share of `MOST_SHARES` is
+    too large are unknown.
+    """
+    shares, done = [ALL_KEYS], []
+    while shares:
+        share = shares.pop(0)
+        try:
+            done.append(read(share))
+        except SpoolLimitError as error:
+            if share.count >= MOST_SHARES:
+                why = UnknownReason("too-large", f"{error}, even for one of {share.count} parts of its keys")
+                return CheckedReading((), NO_ROWS, dict.fromkeys(places, (why,)))
+            shares = [*share.halves(), *shares]
+    return done[0] if len(done) == 1 else of_all_keys(done)
+
+
+def of_all_keys(readings: Sequence[CheckedReading]) -> CheckedReading:
+    """Return the readings of the same partitions as one; each has other keys.
+
+    A finding about a transaction is in several of them: the first one with a key is taken.
+    """
+    together = merged(readings)
+    reasons: dict[Place, dict[UnknownReason, None]] = {}
+    for reading in readings:
+        for place, whys in reading.unknown.items():
+            reasons.setdefault(place, {}).update(dict.fromkeys(whys))
+    return CheckedReading(
+        tuple({(copy.place, copy.broker): copy for copy in together.replicas}.values()),
+        {name: _different(name, table) for name, table in together.rows.items()},
+        {place: tuple(whys) for place, whys in reasons.items()},
+    )
+
+
+def _different(name: str, rows: Rows) -> Rows:
+    """Return the rows of a table without those that say the same of a replica as another row."""
+    columns = ("broker", "anomaly", "offset") if name in FINDERS else ("broker",) if name == "replicas" else None
+    different: dict[object, CheckerRow] = {}
+    for row in sorted(rows, key=lambda row: row.get("key") is None):
+        identity = row.items() if columns is None else (place_of(row), *(row[column] for column in columns))
+        different.setdefault(repr(identity), row)
+    return list(different.values())
 
 
 def still_there(cluster: AuditedCluster, items: Iterable[DisputedItem]) -> set[DisputedItem]:

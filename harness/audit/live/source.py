@@ -38,6 +38,7 @@ from harness.audit.live.broker_reports import Replica, Span, replica_statuses
 from harness.audit.live.cluster import PATIENT, AuditedCluster, client_of, describe
 from harness.audit.live.reading import RateLimit, ReplicaReading, open_reader
 from harness.audit.live.spool import StoredReplica, bound_of, highest_watermarks, readings_by_broker
+from harness.broker_files.segments.key_share import ALL_KEYS, KeyShare
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.judge.finding import name_of
@@ -76,6 +77,7 @@ _PIECES_A_TASK: Final = 1 << 20
 def read_with_executors(
     cluster: AuditedCluster,
     readings: Mapping[Replica, ReplicaReading],
+    share: KeyShare,
     *,
     session: SparkSession,
     rate_bytes_s: int | None,
@@ -86,8 +88,8 @@ def read_with_executors(
     What an executor stored is lost with the executor, and cannot be read again: by then, the cleaner may have removed
     other records. Spark then fails every job that needs the data (`harness.spark.jobs`).
 
-    ``rate_bytes_s``: of all executors together. ``report``: as `stages_reported`. A replica that cannot be read gets a
-    ``failure``. Raises as `failures_reported`.
+    ``share``: the keys to store. ``rate_bytes_s``: of all executors together. ``report``: as `stages_reported`. A
+    replica that cannot be read gets a ``failure``. Raises as `failures_reported`.
     """
     stored: dict[Replica, StoredReplica] = {replica: {} for replica in readings}
 
@@ -95,9 +97,12 @@ def read_with_executors(
         """Read on, and replace the readings."""
         nonlocal readings
         context, addresses = session.sparkContext, cluster.client.brokers
-        tasks = divided(
-            readings, goals, addresses, tasks=context.defaultParallelism, rate_bytes_s=rate_bytes_s, is_last=is_last
-        )
+        tasks = [
+            replace(task, share=share)
+            for task in divided(
+                readings, goals, addresses, tasks=context.defaultParallelism, rate_bytes_s=rate_bytes_s, is_last=is_last
+            )
+        ]
         describe_job(session, f"read {len(readings)} replicas {where}")
         # The rows of an RDD, which have the login, are in no plan and no event log.
         rows_of_tasks = context.parallelize([(pickle.dumps(task),) for task in tasks], len(tasks)).toDF("task binary")
@@ -141,7 +146,7 @@ class BrokerTask:
     """What one Spark task reads from one broker: each partition to its goal.
 
     ``number``: a different one for each task of an audit, below twice `MAX_TASKS`. ``is_last``: it reads as
-    `BrokerReader.finish` does. ``rate_bytes_s``: the task's share of the rate limit.
+    `BrokerReader.finish` does. ``rate_bytes_s``: the task's part of the rate limit. ``share``: the keys to store.
     """
 
     number: int
@@ -151,6 +156,7 @@ class BrokerTask:
     goals: Mapping[TopicPartition, int]
     is_last: bool = False
     rate_bytes_s: int | None = None
+    share: KeyShare = ALL_KEYS
 
 
 def divided(
@@ -256,7 +262,8 @@ class _Buffers:
     pieces: int = 0
 
     def write(self, reading: ReplicaReading, base_offset: int, batches: memoryview, _end: int) -> None:
-        self.pending.setdefault(reading.partition, (base_offset, bytearray()))[1].extend(batches)
+        data = self.task.share.batches_of(batches, reading.bound, source=name_of(reading.partition))
+        self.pending.setdefault(reading.partition, (base_offset, bytearray()))[1].extend(data)
 
     def pieces_from(self, least_bytes: int) -> Iterator[dict[str, Any]]:
         """Yield a piece for each replica with so many bytes; for all replicas where together they have too many."""

@@ -37,9 +37,10 @@ from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.audit.live.reading import BrokerReader, RateLimit, ReplicaReading, open_reader
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import Segment, live_segments
+from harness.broker_files.segments.key_share import ALL_KEYS, KeyShare
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
-from harness.judge.finding import Place
+from harness.judge.finding import Place, name_of
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
 
@@ -47,7 +48,7 @@ PIECE_BYTES: Final = 256 << 20
 StoredReplica: TypeAlias = dict[int, Path]
 """The paths of a replica's segments that executors store by base offset, in order."""
 ReadWithExecutors: TypeAlias = Callable[
-    [AuditedCluster, Mapping[Replica, ReplicaReading]],
+    [AuditedCluster, Mapping[Replica, ReplicaReading], KeyShare],
     tuple[Mapping[Replica, ReplicaReading], Mapping[Replica, StoredReplica]],
 ]
 """`harness.audit.live.source.read_with_executors` of a session."""
@@ -55,6 +56,10 @@ ReadWithExecutors: TypeAlias = Callable[
 
 class SpoolDiskError(HarnessError):
     """The disk that the audit writes to is full."""
+
+
+class SpoolLimitError(SpoolDiskError):
+    """The data is larger than the limit of the spool."""
 
 
 def raise_if_full(folder: Path, size_bytes: int) -> None:
@@ -66,6 +71,12 @@ def raise_if_full(folder: Path, size_bytes: int) -> None:
             f"the disk of {folder} has {free_bytes >> 20} MiB left; reading takes {size_bytes >> 20} MiB more,"
             f" and {MIN_FREE_BYTES >> 20} MiB stay free"
         )
+
+
+def raise_if_larger(size_bytes: int, most_bytes: int | None) -> None:
+    """Raise `SpoolLimitError` for more bytes than this, if there is a limit."""
+    if most_bytes is not None and size_bytes > most_bytes:
+        raise SpoolLimitError(f"the data takes {size_bytes >> 20} MiB, and --spool-limit is {most_bytes >> 20} MiB")
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class _Files:
 
     Unless ``is_in_bytes``, the progress counts offsets, in which cleaning leaves gaps. A file is larger than
     ``piece_bytes`` only where a single answer is. No file stays open: thousands of replicas are read at a time.
+    ``share``: the keys to write. ``most_bytes``: of all files together.
     """
 
     folder: RunFolder
@@ -93,27 +105,33 @@ class _Files:
     on_progress: Callable[[float, int], None]
     total: int
     is_in_bytes: bool
+    share: KeyShare
+    most_bytes: int | None
     paths: dict[Replica, Path] = field(default_factory=dict)
     offsets_done: int = 0
     bytes_done: int = 0
+    stored_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, broker: int, reading: ReplicaReading, base_offset: int, batches: memoryview, end: int) -> None:
         """Append whole batches. Raises `SpoolDiskError`."""
         replica = broker, reading.partition
         folder, path = _replica_folder(self.folder, replica), self.paths.get(replica)
-        raise_if_full(self.folder.path, len(batches))
+        data = self.share.batches_of(batches, reading.bound, source=name_of(reading.partition))
+        raise_if_full(self.folder.path, len(data))
         try:
-            if path is None or path.stat().st_size + len(batches) > self.piece_bytes:
+            if path is None or path.stat().st_size + len(data) > self.piece_bytes:
                 folder.mkdir(parents=True, exist_ok=True)
                 path = self.paths[replica] = folder / f"{base_offset:020}.log"
             with path.open("ab") as file:
-                file.write(batches)
+                file.write(data)
         except OSError as error:
             raise SpoolDiskError(f"{folder} cannot be written: {error}") from error
         with self.lock:
             self.offsets_done += end - reading.read_to
             self.bytes_done += len(batches)
+            self.stored_bytes += len(data)
+            raise_if_larger(self.stored_bytes, self.most_bytes)
             done = self.bytes_done if self.is_in_bytes else self.offsets_done
             self.on_progress(min(done / self.total, 1.0) if self.total else 1.0, self.bytes_done)
 
@@ -128,14 +146,18 @@ def spool(
     spans: Mapping[TopicPartition, Span] | None = None,
     on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None,
     piece_bytes: int = PIECE_BYTES,
+    share: KeyShare = ALL_KEYS,
+    most_bytes: int | None = None,
     executors: ReadWithExecutors | None = None,
 ) -> SpoolResult:
     """Read these replicas, or all in ``statuses``, all brokers in parallel.
 
     A replica without a status is among the failures, with the reason. ``limit``: for all brokers together. ``spans``:
     the parts to read of partitions that are not read completely. ``on_progress`` is called with the fraction and the
-    number of bytes that were read so far. ``executors`` read and store the batches, without progress; by default, this
-    process does, in files. Raises `SpoolDiskError` where they do not fit on the disk, and `TimeLimitError`.
+    number of bytes that were read so far. ``share``: the keys to store; ``most_bytes``: the limit of their size.
+    ``executors`` read and store the batches, without progress, and limited by what brokers report; by default, this
+    process does, in files. Raises `SpoolDiskError` where they do not fit on the disk, `SpoolLimitError`, and
+    `TimeLimitError`.
     """
     unread = dict(statuses.unseen)
     for broker, why in statuses.silent.items():
@@ -150,20 +172,21 @@ def spool(
     stored: Mapping[Replica, StoredReplica] = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     try:
+        ends = {(broker, tp): statuses.replicas[broker, tp].high_watermark for broker, tp in readings}
+        lengths = {r: max(min(ends[r], reading.span.stop) - reading.span.start, 0) for r, reading in readings.items()}
+        whole = {replica: max(end - statuses.replicas[replica].log_start, 1) for replica, end in ends.items()}
+        sizes = {r: size * lengths[r] // whole[r] for r, size in sizes_bytes(cluster, readings.keys()).items()}
+        expected_bytes = sum(sizes.values()) // share.count
+        raise_if_larger(expected_bytes, most_bytes)
         if readings and executors is not None:
-            readings, stored = executors(cluster, readings)
+            readings, stored = executors(cluster, readings, share)
         else:
-            ends = {(broker, tp): statuses.replicas[broker, tp].high_watermark for broker, tp in readings}
-            lengths = {
-                r: max(min(ends[r], reading.span.stop) - reading.span.start, 0) for r, reading in readings.items()
-            }
-            whole = {replica: max(end - statuses.replicas[replica].log_start, 1) for replica, end in ends.items()}
-            sizes = {r: size * lengths[r] // whole[r] for r, size in sizes_bytes(cluster, readings.keys()).items()}
-            raise_if_full(folder.path, sum(sizes.values()))
+            raise_if_full(folder.path, expected_bytes)
             # Some brokers do not report sizes.
             is_in_bytes = sizes.keys() == lengths.keys()
             total = sum((sizes if is_in_bytes else lengths).values())
-            read_all(cluster, readings, _Files(folder, piece_bytes, on_progress, total, is_in_bytes).write, limit)
+            files = _Files(folder, piece_bytes, on_progress, total, is_in_bytes, share, most_bytes)
+            read_all(cluster, readings, files.write, limit)
         for replica, reading in readings.items():
             if reading.failure is None and reading.state is not None:
                 _store_state(_replica_folder(folder, replica), reading)
@@ -299,7 +322,7 @@ def partition_sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, places: 
 def waves_of(sizes: Mapping[Place, int], limit_bytes: int) -> list[list[Place]]:
     """Divide partitions into waves, in order: each is read, judged and deleted before the next.
 
-    A partition that is larger than the limit is a wave of its own.
+    A partition that is larger than the limit is a wave of its own (`KeyShare` divides it).
     """
     waves: list[list[Place]] = []
     room = 0

@@ -49,10 +49,16 @@ def encode_batch(
     payload, codec_bits = (compress(codec, packed), CODECS.index(codec)) if records else (b"", 0)
     flags = append_time * APPEND_TIME | is_transactional * TRANSACTIONAL | is_control * CONTROL
     horizon = 0 if delete_horizon_ms is None else DELETE_HORIZON
-    head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
     times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
-    producer, offset_delta, no_crc = (producer_id, producer_epoch, base_sequence), last_offset - base_offset, 0
-    fields = (*head, no_crc, codec_bits | flags | horizon, offset_delta, *times_ms, *producer, len(records))
-    batch = bytearray(HEADER.pack(*fields)) + payload
+    producer, offset_delta = (producer_id, producer_epoch, base_sequence), last_offset - base_offset
+    fields = (codec_bits | flags | horizon, offset_delta, *times_ms, *producer, len(records))
+    return seal_batch((base_offset, 0, leader_epoch, MAGIC, 0, *fields), payload)
+
+
+def seal_batch(header: Sequence[int], payload: bytes) -> bytes:
+    """Return a batch with its length and a valid CRC. ``header``: the fields of `HEADER`; these two are ignored."""
+    base_offset, _, leader_epoch, magic, _, *fields = header
+    length = HEADER.size - LOG_OVERHEAD + len(payload)
+    batch = bytearray(HEADER.pack(base_offset, length, leader_epoch, magic, 0, *fields)) + payload
     batch[CRC_FROM - 4 : CRC_FROM] = crc32c(memoryview(batch)[CRC_FROM:]).to_bytes(4)
     return bytes(batch)

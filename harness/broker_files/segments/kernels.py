@@ -25,7 +25,7 @@ from harness.broker_files.segments.batches import (
 from harness.broker_files.segments.batches import HEADER as _HEADER
 from harness.broker_files.segments.blocks import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.codecs import CODECS
-from harness.broker_files.segments.jit import BYTES, compiled, inlined, load_byte
+from harness.broker_files.segments.jit import BYTES, compiled, copy_bytes, inlined, load_byte
 from harness.broker_files.segments.records import MAX_INT64
 
 if TYPE_CHECKING:
@@ -277,3 +277,26 @@ def walk_records(  # noqa: PLR0917
         done = 0
     state[0], state[1] = index, 0
     return count, READ
+
+
+@compiled(types.UniTuple(int64, 2)(BYTES, int64, int64, int64, BYTES))
+def copy_records_of_share(data: Bytes, records: int, number: int, count: int, out: Bytes) -> tuple[int, int]:
+    """Copy the records whose key's hash (FNV-1a, from bit 40 on) is ``number`` modulo ``count``.
+
+    ``data`` has so many ``records`` and nothing else; ``out`` is as large. Returns the number of copied records and
+    their bytes; -1 and 0 for records that no broker writes.
+    """
+    at = size = copied = 0
+    for _ in range(records):
+        after, _, _, _, key_at, key_size, _, _, _, _ = _record(data, at, len(data))
+        if after < 0:
+            return -1, 0
+        hashed = uint64(0xCBF29CE484222325)
+        for place in range(key_at, key_at + key_size):
+            hashed = (hashed ^ uint64(load_byte(data, place))) * uint64(0x100000001B3)
+        if int64(hashed >> uint64(40)) % count == number:
+            copied += 1
+            size += after - at
+            copy_bytes(out, size - (after - at), data, at, after - at)  # type: ignore[call-arg]
+        at = after
+    return (copied, size) if at == len(data) else (-1, 0)
