@@ -29,6 +29,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,8 @@ LARGE_MAP_BYTES: Final = 1 << 16
 ANSWER_S: Final = 60
 FAR: Final = 2**31 + 7
 PLAIN: Final = -1
+TIME_ENTRY: Final = struct.Struct(">qi")
+"""Timestamp and relative offset (``TimeIndex``)."""
 WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
 """The encoder writes linked blocks in lz4, which Kafka rejects."""
 
@@ -308,6 +311,8 @@ class Case:
     dirty_from: int = 0
     index_entries: int = 0
     """The number of entries of all ``.txnindex`` files after the last step."""
+    emptied: set[int] = field(default_factory=set)
+    """Inodes of time indexes that lack entries because a step emptied them."""
     clean_since_ms: dict[int, int] = field(default_factory=dict)
     """When each tombstone and marker was first left by a pass, by offset."""
 
@@ -350,7 +355,7 @@ class Case:
                 if in_swap:
                     begin_swap(min(self.folder.glob("*.log")))
                 if in_order:
-                    empty_indexes(max(self.folder.glob("*.log")))
+                    self.emptied.add(empty_indexes(max(self.folder.glob("*.log"))))
                     self.model.reopen()
                     self.model.expire(self.now_ms, EXPIRATION_MS)
                 else:
@@ -359,7 +364,7 @@ class Case:
             case Merge():
                 self.jvm.ask("close")
                 self.modelled = False
-                merge(self.folder)
+                self.emptied |= merge(self.folder)
                 self._open(in_order=True)
 
     def _write(self, step: Write) -> None:
@@ -434,6 +439,11 @@ class Case:
             raise LostIndexError
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
+        for it in segments[:-1]:
+            latest_ms = max((batch.max_timestamp_ms for batch in it.stored), default=it.last_indexed_ms)
+            if it.time_index not in self.emptied and it.last_indexed_ms != latest_ms:
+                indexed = f"the time index of segment {it.base_offset} ends at {it.last_indexed_ms} ms"
+                raise DifferenceError(f"{indexed} instead of {latest_ms} ms")
         self._judge(segments, stable, cleaned_to)
         if self.modelled:
             aborted = [(it.base_offset, txn) for it in self.model.segments for txn in it.aborted]
@@ -519,6 +529,9 @@ class StoredSegment:
     stored: list[Batch]
     batches: list[ModelBatch]
     aborted: list[AbortedTxn]
+    time_index: int
+    """The inode: a pass and a split write a new file."""
+    last_indexed_ms: int | None
 
 
 def read_segment(folder: Path, base: int) -> StoredSegment:
@@ -527,7 +540,10 @@ def read_segment(folder: Path, base: int) -> StoredSegment:
     batches = list(iter_batches(path.with_suffix(".log").read_bytes(), source=str(path)))
     index = path.with_suffix(".txnindex")
     aborted = list(iter_txnindex(index.read_bytes(), source=str(index))) if index.exists() else []
-    return StoredSegment(base, batches, list(map(as_model, batches)), aborted)
+    time_index = path.with_suffix(".timeindex")
+    # The file of the active segment has room for more entries.
+    last_ms = max((ms for ms, _ in TIME_ENTRY.iter_unpack(time_index.read_bytes())), default=None)
+    return StoredSegment(base, batches, list(map(as_model, batches)), aborted, time_index.stat().st_ino, last_ms)
 
 
 def as_model(batch: Batch) -> ModelBatch:
@@ -538,12 +554,12 @@ def as_model(batch: Batch) -> ModelBatch:
                       batch.is_control, batch.codec, delete_horizon_ms=batch.delete_horizon_ms)  # fmt: skip
 
 
-def merge(folder: Path) -> None:
-    """Append all segments but the last to the first."""
+def merge(folder: Path) -> set[int]:
+    """Append all segments but the last to the first. Returns the inodes of time indexes without entries."""
     *inactive, active = sorted(folder.glob("*.log"))
-    empty_indexes(active)
+    emptied = {empty_indexes(active)}
     if not inactive:
-        return
+        return emptied
     first, *others = inactive
     for suffix in (".log", ".txnindex"):
         paths = [path.with_suffix(suffix) for path in (first, *others)]
@@ -553,7 +569,7 @@ def merge(folder: Path) -> None:
     for path in others:
         for suffix in (".log", ".txnindex", ".index", ".timeindex"):
             path.with_suffix(suffix).unlink(missing_ok=True)
-    empty_indexes(first)
+    return emptied | {empty_indexes(first)}
 
 
 def begin_swap(path: Path) -> None:
@@ -563,10 +579,14 @@ def begin_swap(path: Path) -> None:
             shutil.copyfile(file, path.with_suffix(f"{suffix}.swap"))
 
 
-def empty_indexes(path: Path) -> None:
-    """Let a segment have indexes without entries: such a segment needs no recovery, and is read from its begin."""
+def empty_indexes(path: Path) -> int:
+    """Let a segment have indexes without entries: such a segment needs no recovery, and is read from its begin.
+
+    Returns the inode of the time index.
+    """
     for suffix in (".index", ".timeindex"):
         path.with_suffix(suffix).write_bytes(b"")
+    return path.with_suffix(".timeindex").stat().st_ino
 
 
 @dataclass(frozen=True)
