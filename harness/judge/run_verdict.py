@@ -80,6 +80,7 @@ def assemble(
         trusted.extend(_unremoved(manifest, results.exposure, absent))
         trusted.extend(_stalled(manifest.get("stall")))
         trusted.extend(_refused(manifest))
+        trusted.extend(_accepted(manifest))
     findings = tuple(sorted(trusted, key=position))
     scenarios = tuple(
         _scenario(scenario, manifest, results, findings, guarantee_results, missing, protection, absent)
@@ -245,3 +246,15 @@ def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"{refusal['operation']}; no fault was injected, and the operation is valid"
         witness, facts = {"error": refusal["error"]}, {"offset": 0, "effect": "visible", "explanation": text}
         yield finding_about("refused-operation", place, scenario["replicas"][str(place[1])], witness, **facts)
+
+
+def _accepted(manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield ``accepted-request`` for stale requests that brokers accepted (`harness.play.stale_requests`)."""
+    if requests := manifest.get("accepted_requests"):
+        scenario = manifest["scenarios"][0]
+        place = min(places_of(scenario))
+        text = f"brokers accepted what they must refuse: {'; '.join(requests)}"
+        facts = {"offset": 0, "effect": "visible", "explanation": text}
+        yield finding_about(
+            "accepted-request", place, scenario["replicas"][str(place[1])], {"requests": requests}, **facts
+        )

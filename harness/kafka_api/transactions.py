@@ -121,14 +121,19 @@ def describe_transactions(
     return request(DescribeTransactionsRequest, 0, decode, transactional_ids=list(transactional_ids))
 
 
-def abort_transaction(partition: TopicPartition, transaction: OpenTransaction) -> Request[None]:
-    """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader."""
+def abort_transaction(
+    partition: TopicPartition, transaction: OpenTransaction, coordinator_epoch: int = 0
+) -> Request[None]:
+    """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader.
+
+    The default is that of `AbortTransactionHandler` where DescribeProducers has no marker.
+    """
     marker = {
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
         "transaction_result": False,
         "topics": numbers_per_topic([partition]),
-        "coordinator_epoch": 0,  # as in `AbortTransactionHandler` where DescribeProducers has no marker
+        "coordinator_epoch": coordinator_epoch,
     }
 
     action = f"the transaction in {partition[0]}-{partition[1]} cannot be aborted"

@@ -30,8 +30,9 @@ from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.protection import Gates, GuardBeside, Protection
-from harness.play.run_plan import PreparedRun, plan_run, prepare_run, repeatable, run_schedule
+from harness.play.run_plan import NO_FAULT, PreparedRun, RunPlan, plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
+from harness.play.stale_requests import accepted_stale_requests
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
@@ -39,6 +40,7 @@ from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING, RunFolder
 from harness.runtimes.base import ClusterSpec
 from harness.schedules.schedule import write_schedule
+from harness.targets import KAFKA
 from harness.targets.settings import note_on
 
 if TYPE_CHECKING:
@@ -134,6 +136,7 @@ def conduct(
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
+            _send_stale_requests(plan, cluster, manifest)
             _follow_up(run, player.cluster, client, manifest, stages.begin)
         running.close()
         stages.begin("check")
@@ -154,6 +157,16 @@ def conduct(
             workspace.keep()
             addresses = {broker: str(cluster.runtime.address(broker)) for broker in cluster.brokers}
         return RunResult(folder, verdict, addresses)
+
+
+def _send_stale_requests(plan: RunPlan, cluster: Cluster, manifest: Manifest) -> None:
+    """Note in the manifest which stale requests brokers accepted, in a run of Kafka without a fault."""
+    if plan.nemesis.name != NO_FAULT or plan.target.system != KAFKA or plan.is_served:
+        return
+    try:
+        manifest.content["accepted_requests"] = accepted_stale_requests(cluster)
+    except (HarnessError, OSError) as error:
+        log.warning("it is not known whether brokers refuse stale requests: %s", error)
 
 
 def _protection(

@@ -204,6 +204,7 @@ def test_stored_records_name_their_transaction(killed: Run) -> None:
 
 def test_the_healthy_control_earns_clean(healthy: Run) -> None:
     assert healthy.ran.code == EXIT_CLEAN, healthy.ran.output
+    assert json.loads((healthy.folder / "manifest.json").read_text())["accepted_requests"] == []
     verdict = healthy.ran.verdict
     assert verdict["verdict"] == "clean"
     assert verdict["findings"] == verdict["doubts"] == []

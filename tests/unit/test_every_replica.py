@@ -166,6 +166,14 @@ def test_a_slow_machine_may_end_a_transaction_late() -> None:
     assert (result["verdict"], names(result)) == ("unknown", [])
 
 
+def test_a_stale_request_that_brokers_accept_is_a_finding() -> None:
+    requests = ["a batch after a lost one", "a marker of a fenced producer"]
+    result = assembled(accepted_requests=requests)
+    assert (result["verdict"], names(result)) == ("anomaly", ["accepted-request"])
+    assert result["findings"][0]["explanation"].endswith(f"must refuse: {'; '.join(requests)}")
+    assert names(assembled(accepted_requests=[])) == []
+
+
 @pytest.mark.parametrize(
     "change", [{"waited_s": 19.9}, {"longest_silence_s": 1.1}], ids=["a short wait", "a slow machine"]
 )

@@ -1,0 +1,132 @@
+"""Requests that brokers must refuse: of a producer that was fenced, that lost a batch, or that has no transaction.
+
+Client libraries do not send them, but a network delivers requests late. Sources: ``ProducerAppendInfo`` (sequences, and
+epochs of batches and markers: KIP-98, KIP-360), ``TransactionCoordinator``, and the verification of KIP-890.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, TypeVar
+
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
+from harness.cluster.cluster import Cluster
+from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import (
+    ProducerIdentity,
+    add_partition,
+    end_transaction,
+    init_producer_id,
+    produce,
+)
+from harness.kafka_api.connection import RetryPolicy, ask
+from harness.kafka_api.fetch import list_log_ends
+from harness.kafka_api.messages import RefusedError, Request, RetriableError
+from harness.kafka_api.metadata import find_coordinator
+from harness.kafka_api.transactions import OpenTransaction, abort_transaction
+
+TOPIC: Final = "stale-requests"
+PARTITION: Final = (TOPIC, 0)
+PRODUCER: Final = TOPIC
+"""The transactional id."""
+LATEST, FENCED = 2**31 - 1, -1
+"""Epochs of coordinators."""
+TIMEOUT_MS: Final = 60_000
+ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
+
+T = TypeVar("T")
+Where = Callable[[], Address]
+
+
+def accepted_stale_requests(cluster: Cluster) -> list[str]:
+    """Send each stale request once, to a topic of its own; return those that were accepted.
+
+    Raises `HarnessError` and OSError where a valid request fails.
+    """
+    cluster.admin.create_topics({PARTITION: cluster.brokers}, {})
+    return [request for request, is_accepted in _answers(cluster) if is_accepted]
+
+
+def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
+    valid, leader, coordinator = partial(_valid, cluster), partial(_leader, cluster), partial(_coordinator, cluster)
+
+    def write(producer: ProducerIdentity, sequence: int) -> Request[None]:
+        batch = _batch(producer, sequence, cluster.clock.time_ms())
+        return produce(PARTITION, batch, producer.transactional_id)
+
+    def stale(request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
+        return request, _is_accepted(where(), message)
+
+    def commit(producer: ProducerIdentity) -> None:
+        """Commit a transaction, and wait for its marker."""
+        end = valid(leader, list_log_ends([PARTITION]))
+        valid(coordinator, end_transaction(producer, is_commit=True))
+        cluster.wait(lambda: valid(leader, list_log_ends([PARTITION])) != end, "the marker of a transaction")
+
+    def abort(producer: ProducerIdentity, coordinator_epoch: int) -> Request[None]:
+        transaction = OpenTransaction(producer.producer_id, producer.producer_epoch, 0)
+        return abort_transaction(PARTITION, transaction, coordinator_epoch)
+
+    plain = valid(leader, init_producer_id(None, TIMEOUT_MS))
+    valid(leader, write(plain, 0))
+    yield stale("a batch after a lost one", leader, write(plain, 5))
+    end = valid(leader, list_log_ends([PARTITION]))
+    valid(leader, write(plain, 0))
+    yield "a batch for the second time", valid(leader, list_log_ends([PARTITION])) != end
+
+    fenced = valid(coordinator, init_producer_id(PRODUCER, TIMEOUT_MS))
+    yield stale("a batch without a transaction", leader, write(fenced, 0))
+    yield stale("the end of a transaction that did not begin", coordinator, end_transaction(fenced, is_commit=True))
+    valid(coordinator, add_partition(fenced, PARTITION))
+    valid(leader, write(fenced, 0))
+    commit(fenced)
+    yield stale("a batch after the end of its transaction", leader, write(fenced, 1))
+    producer = valid(coordinator, init_producer_id(PRODUCER, TIMEOUT_MS))
+    valid(coordinator, add_partition(producer, PARTITION))
+    valid(leader, write(producer, 0))
+    yield stale("a batch of a fenced producer", leader, write(fenced, 1))
+    yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
+    yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
+    commit(producer)
+    yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
+    yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
+
+
+def _batch(producer: ProducerIdentity, sequence: int, time_ms: int) -> bytes:
+    return encode_batch(
+        base_offset=0,
+        records=[Record(0, time_ms, b"K", b"V")],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=producer.transactional_id is not None,
+        leader_epoch=-1,
+    )
+
+
+def _leader(cluster: Cluster) -> Address:
+    return cluster.runtime.address(cluster.brokers[0])
+
+
+def _coordinator(cluster: Cluster) -> Address:
+    return _valid(cluster, partial(_leader, cluster), find_coordinator(PRODUCER))
+
+
+def _valid(cluster: Cluster, where: Where, request: Request[T]) -> T:
+    """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
+
+    def answered() -> list[T]:
+        try:
+            return [ask(where(), request, ONE_ANSWER)]
+        except RetriableError:
+            return []
+
+    return cluster.clock.wait_until(answered, cluster.settle_s, f"an answer to {type(request.message).__name__}")[0]
+
+
+def _is_accepted(address: Address, request: Request[T]) -> bool:
+    try:
+        ask(address, request, ONE_ANSWER)
+    except (RefusedError, RetriableError):
+        return False
+    return True
