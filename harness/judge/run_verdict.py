@@ -253,7 +253,7 @@ def _accepted(manifest: Mapping[str, Any]) -> Iterator[Finding]:
     if requests := manifest.get("accepted_requests"):
         scenario = manifest["scenarios"][0]
         place = min(places_of(scenario))
-        text = f"brokers accepted what they must refuse: {'; '.join(requests)}"
+        text = f"brokers accepted requests that they must refuse: {'; '.join(requests)}"
         facts = {"offset": 0, "effect": "visible", "explanation": text}
         yield finding_about(
             "accepted-request", place, scenario["replicas"][str(place[1])], {"requests": requests}, **facts

@@ -126,7 +126,7 @@ def abort_transaction(
 ) -> Request[None]:
     """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader.
 
-    The default is that of `AbortTransactionHandler` where DescribeProducers has no marker.
+    `AbortTransactionHandler` sends this default if DescribeProducers has no marker.
     """
     marker = {
         "producer_id": transaction.producer_id,

@@ -39,7 +39,7 @@ Where = Callable[[], Address]
 
 
 def accepted_stale_requests(cluster: Cluster) -> list[str]:
-    """Send each stale request once, to a topic of its own; return those that were accepted.
+    """Send each stale request once, to the topic `TOPIC`, and return the accepted requests.
 
     Raises `HarnessError` and OSError where a valid request fails.
     """

@@ -1,8 +1,8 @@
 """Audits of hand-written logs without client histories: expected findings, legal differences, and undecided cases.
 
-One case a set of copied log directories, and all of them judged in one Spark job: by all that they hold, by what is
-left of them after the reduction, in one chunk of offsets and in chunks of three, and by two shares of their keys. All
-have to say the same, and each case states all of it.
+Each case is a set of copied log directories. One Spark job judges all cases: completely, after the reduction in one
+chunk of offsets and in chunks of three, and in two shares of their keys. All results must be the same, and each case
+states the complete result.
 """
 
 from collections.abc import Callable, Mapping, Sequence

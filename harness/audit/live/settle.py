@@ -196,7 +196,7 @@ def of_all_keys(readings: Sequence[CheckedReading]) -> CheckedReading:
 
 
 def _different(name: str, rows: Rows) -> Rows:
-    """Return the rows of a table without those that say the same of a replica as another row."""
+    """Return the rows of a table. Of several rows with the same statement about a replica, return only one."""
     columns = ("broker", "anomaly", "offset") if name in FINDERS else ("broker",) if name == "replicas" else None
     different: dict[object, CheckerRow] = {}
     for row in sorted(rows, key=lambda row: row.get("key") is None):

@@ -155,8 +155,8 @@ def spool(
     A replica without a status is among the failures, with the reason. ``limit``: for all brokers together. ``spans``:
     the parts to read of partitions that are not read completely. ``on_progress`` is called with the fraction and the
     number of bytes that were read so far. ``share``: the keys to store; ``most_bytes``: the limit of their size.
-    ``executors`` read and store the batches, without progress, and limited by what brokers report; by default, this
-    process does, in files. Raises `SpoolDiskError` where they do not fit on the disk, `SpoolLimitError`, and
+    ``executors`` read and store the batches, without progress, and with sizes as brokers report them; by default, this
+    process writes files. Raises `SpoolDiskError` where they do not fit on the disk, `SpoolLimitError`, and
     `TimeLimitError`.
     """
     unread = dict(statuses.unseen)
@@ -322,7 +322,7 @@ def partition_sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, places: 
 def waves_of(sizes: Mapping[Place, int], limit_bytes: int) -> list[list[Place]]:
     """Divide partitions into waves, in order: each is read, judged and deleted before the next.
 
-    A partition that is larger than the limit is a wave of its own (`KeyShare` divides it).
+    A wave with a partition that is larger than the limit has no other partition; `KeyShare` divides it.
     """
     waves: list[list[Place]] = []
     room = 0

@@ -283,8 +283,8 @@ def walk_records(  # noqa: PLR0917
 def copy_records_of_share(data: Bytes, records: int, number: int, count: int, out: Bytes) -> tuple[int, int]:
     """Copy the records whose key's hash (FNV-1a, from bit 40 on) is ``number`` modulo ``count``.
 
-    ``data`` has so many ``records`` and nothing else; ``out`` is as large. Returns the number of copied records and
-    their bytes; -1 and 0 for records that no broker writes.
+    ``data`` is a sequence of this number of ``records``; ``out`` has the same size. Returns the number of copied
+    records and their bytes; -1 and 0 for records that no broker writes.
     """
     at = size = copied = 0
     for _ in range(records):

@@ -27,9 +27,10 @@ class KeyShare:
     def batches_of(self, batches: memoryview, bound: int, *, source: str) -> bytes | memoryview:
         """Return complete batches without the records of other keys, as if a cleaner had removed these.
 
-        What the checkers need beyond records stays: control batches, the headers of transactional batches, of the first
-        batch of each leader epoch and of the last batch, and all that ends at the ``bound``, an offset, or after it.
-        From a batch that cannot be read on, everything stays, so that the checkers report it.
+        The result keeps what the checkers need beyond records: control batches; the headers of transactional batches,
+        of the first batch of each leader epoch and of the last batch; and every batch that ends at the ``bound``, an
+        offset, or after it. If a batch cannot be read, the result keeps everything from there on, and the checkers
+        report the damage.
         """
         if self.count == 1:
             return batches
@@ -62,7 +63,7 @@ class KeyShare:
             raise ValueError("a record that no broker writes")
         fields = list(HEADER.unpack_from(header))
         if not count:
-            # As a batch that a cleaner has emptied (``DefaultRecordBatch.writeEmptyHeader``).
+            # A cleaner writes an emptied batch without a codec (``DefaultRecordBatch.writeEmptyHeader``).
             fields[_ATTRIBUTES] &= ~CODEC_MASK
         fields[_COUNT] = count
         return count, seal_batch(fields, compress(batch.codec, out[:size_bytes].tobytes()) if count else b"")
