@@ -121,13 +121,10 @@ def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
     assert ([text[:3] for text in paused.txnindex], killed.txnindex) == (["t 0"], ())
 
 
-def test_a_schedule_decides_what_is_kept() -> None:
+def test_a_schedule_decides_what_is_kept_and_which_brokers_clean() -> None:
     for passes, keeps in ((CLEAN_AND_KEEP,), True), ((CLEAN_AND_KEEP, "time passes"), False), ((CLEAN,), False):
         log = held(taken(PUT, "p writes -K", FILLER, *passes, FILLER, CLEAN), 1)
         assert ("1-1 data, 1:-K" in log) is keeps
-
-
-def test_only_the_brokers_of_a_step_clean() -> None:
     model = taken(PUT, PUT, FILLER, ops.CleanerPass((3,)))
     assert [model.pictures()[broker].cleaned_to for broker in (1, 2, 3)] == [None, None, 2]
 
@@ -274,10 +271,12 @@ def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> l
     return outcomes
 
 
-def test_schedules_that_agree_go_to_their_end() -> None:
+def test_schedules_that_agree_go_to_their_end_and_have_in_common_what_befalls_their_cluster() -> None:
     cluster = ModelBrokers()
     assert [(it.schedule.case, it.agreed, it.disagreements) for it in gone(cluster)] == [("one", 6, ()), ("two", 6, ())]
     assert cluster.aged == [True, False, False], "only before time passes"
+    with pytest.raises(ValueError, match="the whole cluster: 1, 2, 3 clean; rest"):
+        gone(ModelBrokers(), [partition_schedule("one", (CLEAN,)), partition_schedule("two", (ops.Rest(),))])
 
 
 def test_a_disagreement_ends_its_schedule_alone_and_is_reported_as_json() -> None:
@@ -295,11 +294,6 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
     (it,) = first.disagreements
     refused = "a batch is refused with OutOfOrderSequenceNumberError"
     assert (it.number, it.broker, it.differences) == (2, 1, [refused])
-
-
-def test_what_befalls_one_cluster_is_common() -> None:
-    with pytest.raises(ValueError, match="the whole cluster: 1, 2, 3 clean; rest"):
-        gone(ModelBrokers(), [partition_schedule("one", (CLEAN,)), partition_schedule("two", (ops.Rest(),))])
 
 
 TAKEN = {

@@ -140,10 +140,13 @@ def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_
     assert shown == [(99, 1, 4, 9), (100, 2, 5, 10), (101, 2, 5, 11)]
 
 
-def test_records_before_the_snapshot_are_not_replayed_twice(tmp_path: Path) -> None:
+def test_a_snapshot_is_replayed_only_where_the_log_needs_it(tmp_path: Path) -> None:
     log = [change("t", 0, leader=3), change("t", 0, leader=1)]
     metadata = read(tmp_path, *log, first_offset=10, snapshots={11: [topic("t"), partition("t", 0, (3, 1))]})
     assert [(state.offset, state.leader) for state in states(metadata)] == [(10, 3), (11, 1)]
+    folder = write_metadata_log(tmp_path / "whole", CREATED)
+    (folder / logs.snapshot_name(0, 0)).write_bytes(b"damaged")
+    assert states(read_metadata_log(folder))[0].offset == 1
 
 
 def test_a_snapshot_alone_and_with_a_log_begins_a_history(tmp_path: Path) -> None:
@@ -151,12 +154,6 @@ def test_a_snapshot_alone_and_with_a_log_begins_a_history(tmp_path: Path) -> Non
     assert (alone.start_offset, alone.end_offset, states(alone)[0].offset) == (30, 30, 29)
     continued = read(tmp_path, change("t", 0, leader=2), first_offset=10, snapshots={10: CREATED})
     assert continued.histories[T].since_creation, "it never changed before the snapshot"
-
-
-def test_a_whole_log_needs_no_snapshot(tmp_path: Path) -> None:
-    folder = write_metadata_log(tmp_path, CREATED)
-    (folder / logs.snapshot_name(0, 0)).write_bytes(b"damaged")
-    assert states(read_metadata_log(folder))[0].offset == 1
 
 
 def test_without_a_snapshot_only_what_was_created_since_is_known(tmp_path: Path) -> None:

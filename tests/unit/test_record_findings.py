@@ -77,7 +77,7 @@ def explain(
     return to_json(explained)  # type: ignore[no-any-return]
 
 
-def test_an_aborted_offset_that_counts() -> None:
+def test_an_aborted_offset_that_counts_or_is_consumed_again() -> None:
     explained = explain(COMMITTED, ABORTED_COUNTS, right=(1, 3), leader=1)
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 60 on broker 2, 10 on brokers 1 and 3; in the log: record "
@@ -101,6 +101,10 @@ def test_an_aborted_offset_that_counts() -> None:
     )
     means = "while broker 2 coordinates, offsets of an aborted transaction count as committed"
     assert explained["means"].startswith(means)
+    content: dict[str, Any] = {**dict.fromkeys(schema()["required"], ""), "findings": [explained]}
+    assert [violation for violation in violations(content) if violation.startswith("$.findings")] == []
+    explained = explain(COMMITTED, [serves(1, 8), serves(2, 5), serves(3, 8)], right=(1, 3))
+    assert "starts data-0 at 60, and consumes offset 60 again" in explained["record"]["consumers"]
 
 
 def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
@@ -177,18 +181,10 @@ def test_an_offset_that_stays_pending() -> None:
     assert "UNSTABLE_OFFSET_COMMIT" in explained["means"]
 
 
-def test_one_consumed_again() -> None:
-    explained = explain(COMMITTED, [serves(1, 8), serves(2, 5), serves(3, 8)], right=(1, 3))
-    assert "starts data-0 at 60, and consumes offset 60 again" in explained["record"]["consumers"]
-
-
-def test_records_with_the_same_text_are_told_apart_by_their_place_in_the_log() -> None:
+def test_records_of_one_text_or_without_a_readable_value_are_shown_by_their_place_in_the_log() -> None:
     explained = explain(COMMITTED, ABORTED_COUNTS, {3: offset_value(10), 5: offset_value(10)})
     texts = [state["state"] for state in explained["record"]["states"]]
     assert texts == [f"committed offset 10 (log offset {offset})" for offset in (3, 5)]
-
-
-def test_a_value_that_could_not_be_read_is_shown_by_its_place_in_the_log() -> None:
     text = "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2"
     assert text in explain(COMMITTED, ABORTED_COUNTS, {})["explanation"]
 
@@ -263,17 +259,8 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
     raise_if_raw(text)
     raise_if_forged(text)
     assert "for consumers: group " in text
-
-
-def test_a_name_with_a_quote_stays_one_word() -> None:
     words = shlex.split(of_group("g'; rm -rf ~ #")["record"]["commit"])
-    assert words[words.index("--group") + 1] == "g'; rm -rf ~ #"
-
-
-def test_records_keep_to_the_schema() -> None:
-    findings = [explain(COMMITTED, ABORTED_COUNTS, right=(1, 3), leader=1)]
-    content: dict[str, Any] = {**dict.fromkeys(schema()["required"], ""), "findings": findings}
-    assert [violation for violation in violations(content) if violation.startswith("$.findings")] == []
+    assert words[words.index("--group") + 1] == "g'; rm -rf ~ #", "it stays one word"
 
 
 def test_brokers_in_a_sentence() -> None:

@@ -58,11 +58,13 @@ def subject() -> Iterator[Subject]:
         yield Subject(admins)
 
 
-def test_the_isr_has_the_live_replicas(subject: Subject) -> None:
+def test_the_isr_has_the_live_replicas_and_a_data_directory_has_an_id(subject: Subject) -> None:
     alive = [{"node_id": broker, "is_alive": broker != 2} for broker in (1, 2, 3)]
     subject.answer("/v1/brokers", alive)
     assert subject.control.registered() == {1, 3}
     assert subject.control.states(["stuck-lso"]) == {TOPIC: PartitionState(1, (1, 3, 2), (1, 3))}
+    subject.answer("/v1/broker_uuids", [{"node_id": 1, "uuid": "a"}, {"node_id": 2, "uuid": "b"}])
+    assert subject.control.identities() == {1: "a", 2: "b"}
 
 
 def test_leadership_is_transferred_until_every_broker_has_the_new_metadata(subject: Subject) -> None:
@@ -162,11 +164,6 @@ def test_requirements_of_coordinated_compaction_are_reported(
     assert subject.control.coordination() == dict(zip(names, expected, strict=True))
 
 
-def test_a_data_directory_has_an_id(subject: Subject) -> None:
-    subject.answer("/v1/broker_uuids", [{"node_id": 1, "uuid": "a"}, {"node_id": 2, "uuid": "b"}])
-    assert subject.control.identities() == {1: "a", 2: "b"}
-
-
 def test_open_transactions_are_not_reported() -> None:
     nobody: Any = None
     assert WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
@@ -243,13 +240,10 @@ def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: p
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"0-1-v1.log": b"ours"}
 
 
-def test_logins_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redpanda_takes_no_logins_and_kafka_has_no_http_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     login: Any = SimpleNamespace(scram_user=None)
     with pytest.raises(UsageError, match="does not configure logins on Redpanda's brokers"):
         containers_of("redpanda-26.2", tmp_path, monkeypatch, security=login)
-
-
-def test_kafkas_brokers_have_no_http_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     containers = containers_of("kafka-4.4", tmp_path, monkeypatch)
     with pytest.raises(HarnessError, match="broker 1 has no HTTP API"):
         containers.runtime.admin_address(1)
@@ -293,12 +287,9 @@ def test_offsets_are_those_of_clients_over_all_segments() -> None:
     assert marker(batches[2], source="") is not None
 
 
-def test_segments_are_walked_in_the_order_of_their_offsets_and_not_of_their_names() -> None:
+def test_segments_come_out_in_the_order_of_their_offsets_as_kafka_has_them_and_zeros_end_a_file() -> None:
     segments = {"10-1-v1.log": stored_batch(put_batch(10, "z"), 10), "9-1-v1.log": stored_batch(put_batch(9, "a"), 9)}
-    assert [batch.base_offset for batch in iter_batches(to_kafka(segments), source="")] == [9, 10]
-
-
-def test_batches_come_out_byte_by_byte_as_kafka_has_them_and_zeros_end_a_file() -> None:
+    assert [batch.base_offset for batch in iter_batches(to_kafka(segments), source="")] == [9, 10], "not of their names"
     segment = stored_batch(put_batch(0, "a", "b"), 0) + stored_batch(commit(2), 2) + bytes(4096)
     assert to_kafka({f"0-{EPOCH}-v1.log": segment}) == put_batch(0, "a", "b") + commit(2)
 

@@ -81,22 +81,16 @@ def test_the_user_wins(nemesis: str) -> None:
     assert made.broker_settings == {**FAST.broker, **chosen}
 
 
-def test_brokers_with_the_gate_are_local_ones() -> None:
+def test_the_gate_takes_local_brokers_and_a_seed_is_taken_or_made_up() -> None:
     assert runtime_of(RunOptions("kafka-4.4", "all", gate=True)) == "local"
     assert runtime_of(RunOptions("kafka-4.4", "all")) == "auto"
-
-
-def test_a_seed_is_taken_or_made_up() -> None:
     assert plan_run(options(seed=0)).seed == 0
     assert plan_run(options()).seed != plan_run(options()).seed
 
 
-def test_settings_are_distinguished_by_their_scope() -> None:
+def test_settings_are_distinguished_by_their_scope_and_have_one_value() -> None:
     pairs = ("topic.segment.ms=5", "broker.log.cleaner.backoff.ms = 7", "topic.x=a=b")
     assert parse_settings(pairs) == ({"segment.ms": "5", "x": "a=b"}, {"log.cleaner.backoff.ms": "7"})
-
-
-def test_a_setting_has_one_value() -> None:
     assert parse_settings(("topic.segment.ms=5", "topic.segment.ms= 5")) == ({"segment.ms": "5"}, {})
     with pytest.raises(UsageError, match=r"--set 'topic\.segment\.ms=6': topic\.segment\.ms is '5' already"):
         parse_settings(("topic.segment.ms=5", "broker.segment.ms=6", "topic.segment.ms=6"))
