@@ -127,12 +127,9 @@ def test_who_serves_an_aborted_value_is_named_so_where_the_right_replicas_have_a
     assert result["right"] == [1, 3]
 
 
-def test_a_witness_that_removed_the_value_accuses_who_kept_it() -> None:
+def test_who_kept_the_value_is_accused_by_a_witness_that_removed_it_or_where_there_are_only_deletes() -> None:
     findings = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(2))
     assert [(name, broker) for name, broker, _ in accused(findings)] == [(DIVERGED, 1), (DIVERGED, 3)]
-
-
-def test_a_cluster_that_never_had_a_transaction_has_only_deletes() -> None:
     findings = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, has_transactions=False, never=True)
     assert accused(findings) == [(DIVERGED, 1, []), (DIVERGED, 3, [])]
     assert findings[0]["assumptions"] == ["no replica lost records in another way"]
@@ -153,10 +150,12 @@ def test_the_outcome_of_a_transaction_is_that_of_who_received_it(witness: int, e
     assert [(name, broker) for name, broker, _ in accused(findings)] == [expected]
 
 
-def test_a_transaction_that_nobody_received_is_undecided() -> None:
+def test_nothing_is_decided_where_nobody_received_everything_or_those_who_did_differ() -> None:
     rows = [disagreement(POISON, 1, believed_here="committed")]
     (result,) = attributed(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
     assert (result["decided"], result["anomaly"]) == (False, POISON)
+    (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
+    assert "replicas that received every record differ" in result["explanation"]
 
 
 def test_a_delete_in_a_transaction_that_was_aborted_accuses_who_has_it_committed() -> None:
@@ -241,12 +240,9 @@ def test_of_different_later_states_a_complete_replica_has_the_right_one(complete
 def test_who_serves_the_later_value_is_right_where_nobody_serves_another_one() -> None:
     (result,) = attributed([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
     assert result["right"] == [2, 3]
-
-
-def test_a_value_after_the_delete_keeps_who_serves_nothing_from_being_right() -> None:
     rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
     (result,) = attributed(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
-    assert (result["broker"], result["right"]) == (1, [])
+    assert (result["broker"], result["right"]) == (1, []), "a value after the delete"
 
 
 def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:
@@ -265,8 +261,3 @@ def test_one_undecided_disagreement_keeps_every_copy_of_the_partition() -> None:
     assert [result["decided"] for result in findings] == [True, False]
     assert not any(map(rebuilds, findings))
     assert "another disagreement of this partition is not decided" in findings[0]["do"]
-
-
-def test_replicas_that_received_everything_and_differ_decide_nothing() -> None:
-    (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
-    assert "replicas that received every record differ" in result["explanation"]

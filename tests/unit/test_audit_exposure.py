@@ -180,10 +180,13 @@ class TestClusters:
         replica = exposed_replica({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
         assert (replica.broker, replica.level, replica.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
 
-    def test_a_broker_that_is_down_is_at_risk(self) -> None:
+    def test_a_broker_that_is_down_is_at_risk_but_not_in_a_topic_that_is_not_compacted(self) -> None:
         replica = exposed_replica({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
         assert (replica.broker, replica.level) == (2, Level.AT_RISK)
         assert "it is not registered with the cluster" in replica.sentence
+        cluster = audited({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
+        (topic,) = exposure(cluster).topics
+        assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
     @pytest.mark.parametrize(
         ("sizes", "added", "left_s", "text"),
@@ -215,11 +218,6 @@ class TestClusters:
         result = exposed({1: broker})
         assert result.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
-    def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
-        cluster = audited({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
-        (topic,) = exposure(cluster).topics
-        assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
-
 
 OPEN = OpenTransaction(7, 3, 4)
 HELD = replace(LEADER, last_stable_offset=4, open=(OPEN,))
@@ -250,12 +248,10 @@ class TestFrozen:
         )
         assert verdict.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
 
-    def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
+    def test_so_is_a_transaction_that_hangs_everywhere_also_in_a_topic_that_is_not_compacted(self) -> None:
         verdict = frozen(HELD, HELD, state="CompleteAbort")
         assert {(replica.kind, replica.level) for replica in verdict.topics[0].replicas} == {FROZEN_TOO_LATE}
         assert verdict.topics[0].sentence.startswith("t: 2 replicas are frozen")
-
-    def test_also_in_a_topic_that_is_not_compacted(self) -> None:
         verdict = frozen(HELD, state="Dead", settings={"cleanup.policy": "delete"})
         assert (verdict.level, verdict.topics[0].sentence) == (Level.TOO_LATE, "t: 1 replica is frozen; not compacted")
 
@@ -267,10 +263,8 @@ class TestFrozen:
         (replica,) = verdict.topics[0].replicas
         assert (replica.kind, replica.level, replica.since_ms) == (ExposureKind.FROZEN, Level.AT_RISK, began_ms)
         assert "(16 min ago, by its coordinator's clock), and a transaction is aborted after 15 min" in replica.sentence
-
-    def test_its_own_timeout_counts(self) -> None:
         levels = [frozen(HELD, start_time_ms=NOW_MS - 70_100, timeout_ms=ms).level for ms in (900_000, 10_000)]
-        assert levels == [Level.OK, Level.AT_RISK]
+        assert levels == [Level.OK, Level.AT_RISK], "its own timeout counts"
 
     @pytest.mark.parametrize(("age_ms", "level"), [(900_000, Level.OK), (970_000, Level.AT_RISK)])
     def test_where_no_coordinator_tells_its_record_does(self, age_ms: int, level: Level) -> None:
@@ -285,7 +279,7 @@ def printed(table: Table, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_and_what_the_prefilter_says_can_be_printed_and_are_json(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
     text = printed(exposure_table(verdict), capsys)
     assert "at risk" in text
@@ -293,9 +287,6 @@ def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> No
     parsed = json.loads(json.dumps(exposure_json(verdict)))
     assert parsed["level"] == parsed["topics"][0]["replicas"][0]["level"] == "at risk"
     assert parsed["topics"][0]["settings"]["delete_retention_ms"] == 100_000
-
-
-def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
     status = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
     cluster = audited({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [status]})})
     filtered = prefilter(cluster)

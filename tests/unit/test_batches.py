@@ -115,26 +115,20 @@ def test_batches_of_kafka(codec: str) -> None:
     assert marker(batch, source=SOURCE) is None
 
 
-def test_markers_of_kafka() -> None:
+def test_markers_and_an_empty_batch_of_kafka() -> None:
     abort, commit = only(KAFKA_ABORT), only(KAFKA_COMMIT)
     assert (abort.is_control, abort.is_transactional) == (True, True)
     assert [marker(batch, source=SOURCE) for batch in (abort, commit)] == [Marker("abort", 9), Marker("commit", 9)]
-
-
-def test_empty_batch_of_kafka() -> None:
     batch = only(KAFKA_EMPTY)
     assert (batch.base_offset, batch.last_offset, batch.size_bytes, batch.is_empty) == (50, 54, HEADER_BYTES, True)
     assert (batch.timestamp_base_ms, batch.max_timestamp_ms, records(batch)) == (-1, 1_700_000_002_000, [])
 
 
-def test_delete_horizon_of_kafka_replaces_the_base_timestamp_only() -> None:
+def test_delete_horizon_of_kafka_replaces_the_base_timestamp_only_and_append_time_every_timestamp() -> None:
     batch = only(KAFKA_HORIZON)
     assert (batch.timestamp_base_ms, batch.delete_horizon_ms) == (1_700_086_400_000, 1_700_086_400_000)
     assert (batch.base_offset, batch.last_offset) == (60, 65)
     assert records(batch) == [Record(61, 1_700_000_003_000, b"k2", None), Record(63, 1_700_000_003_001, b"k3", b"v")]
-
-
-def test_append_time_of_kafka_is_every_records_timestamp() -> None:
     batch = only(KAFKA_APPEND)
     assert batch.timestamp_type == "append"
     assert records(batch) == [Record(70, 1_700_000_009_999, b"a", b"b")]
@@ -271,7 +265,7 @@ def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
     assert (str(error), error.cut) == (f"{SOURCE} at byte 78: {reason}", False)
 
 
-def test_entries_of_older_formats_are_reported_and_skipped() -> None:
+def test_entries_of_older_formats_are_skipped_and_a_batch_whose_magic_is_broken_is_none() -> None:
     old = [old_entry(3, 0), old_entry(9, 1, b"", b"")]
     new = encode_batch(base_offset=10, records=[Record(10, 0, b"k", b"v")])
     data = b"".join([*old, new])
@@ -284,9 +278,6 @@ def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     assert (error.position, error.cut) == (28, True)
     error = error_in(old[1][:8] + struct.pack(">i", 21) + old[1][12:])
     assert (error.reason, error.cut) == ("impossible length 21", False)
-
-
-def test_a_batch_whose_magic_is_broken_is_no_old_entry() -> None:
     for magic in (b"\0", b"\1"):
         error = error_in(patched(small_log()[0], 16, magic))
         assert error.reason.startswith(f"CRC of an entry of magic {magic[0]} is ")

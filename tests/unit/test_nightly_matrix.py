@@ -105,12 +105,9 @@ def test_the_runs_of_a_matrix(tmp_path: Path, text: str, options: dict[str, Any]
 def test_timers_and_settings_are_those_of_the_file(tmp_path: Path) -> None:
     read = matrix(written(tmp_path, f"{SHARED}timers = '10m'\nset = ['topic.delete.retention.ms=2500']"))
     assert (read.timers, read.settings) == ("10m", ("topic.delete.retention.ms=2500",))
-
-
-def test_cells_of_two_matrices_that_differ_in_the_scenario_alone_share_a_run(tmp_path: Path) -> None:
     blocks = "[[matrix]]\n[[matrix]]\nanomalies = ['tombstone-divergence']"
     (outage,) = matrix(written(tmp_path, f"{SHARED}{blocks}")).outages
-    assert outage.scenarios == ("tombstone-divergence", "stuck-lso")
+    assert outage.scenarios == ("tombstone-divergence", "stuck-lso"), "cells that differ in that alone share a run"
 
 
 PUBLISHED = ("4.4.0", "4.4.8", "4.4.9-rc1", "4.40.9", "3.9.99", "3.9.100", TARGETS["kafka-4.2"].version)
@@ -219,21 +216,16 @@ def test_a_soak_is_asked_for_its_minutes_and_what_it_tolerates(tmp_path: Path) -
     head = ["soak", "--target", "kafka-4.4", "--minutes", "10", "--seed", "1"]
     assert plain == [*head, "--expect", str(own), "--results", "results"]
     assert gated == [*head, "--gate", "--results", "results"]
-
-
-def test_what_a_night_tolerates_by_default_is_every_finding_whose_cause_is_known(tmp_path: Path) -> None:
+    # By default it tolerates every finding whose cause is known.
     night = matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]"))
     words = command_of(night.outages[0], night, Path("results"), None)
     assert read_expected(Path(words[words.index("--expect") + 1])).keys() == {*NAMES} - {"hanging-transaction"}
 
 
-def test_the_soaks_of_the_workflow_can_be_read() -> None:
+def test_the_soaks_of_the_workflow_can_be_read_and_a_file_that_is_not_there_cannot(tmp_path: Path) -> None:
     night = matrix(Path(__file__).parents[2] / ".github" / "soak.toml")
     assert {outage.soak for outage in night.outages} == {SoakCell(30.0, 1)}
     expected(night.cells, STANDARD)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         matrix(tmp_path / "none.toml")
 
@@ -251,9 +243,11 @@ def test_what_this_release_expects(verdict: str, cells: list[Cell]) -> None:
     assert {asked: entry.verdict for asked, entry in expected(cells, STANDARD).items()} == dict.fromkeys(cells, verdict)
 
 
-def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:
+def test_every_target_is_expected_to_say_something_and_the_one_that_may_go_either_way_is_named() -> None:
     actual = {name for name in TARGETS if any(entry.fits(cell(name)) for entry in STANDARD)}
     assert TARGETS.keys() - actual == {"redpanda-25.2"}
+    with pytest.raises(UsageError, match=r"no expectation fits redpanda-25\.2 stuck-lso librdkafka kill local: add"):
+        expected([cell("redpanda-25.2")], STANDARD)
 
 
 def test_entries_of_a_file_precede_those_of_this_release(tmp_path: Path) -> None:
@@ -262,11 +256,6 @@ def test_entries_of_a_file_precede_those_of_this_release(tmp_path: Path) -> None
     by_cell = expected(asked, read_expectations(written(tmp_path, text)))
     assert [by_cell[asked_cell].verdict for asked_cell in asked] == ["clean", "anomaly", "anomaly"]
     assert by_cell[asked[0]].why == "it was fixed"
-
-
-def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
-    with pytest.raises(UsageError, match=r"no expectation fits redpanda-25\.2 stuck-lso librdkafka kill local: add"):
-        expected([cell("redpanda-25.2")], STANDARD)
 
 
 @pytest.mark.parametrize(("text", "says"), [

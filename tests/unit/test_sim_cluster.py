@@ -78,12 +78,9 @@ def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str)
     assert (take(world, *described(step)), world.now_ms) == (False, now_ms)
 
 
-def test_time_goes_by_default_timers() -> None:
+def test_time_goes_by_default_timers_and_who_is_down_neither_copies_nor_cleans() -> None:
     world = play(V1, described("p puts K", "time passes"))
     assert world.now_ms == BEGIN_MS + STEP_MS + DAY_MS + HOUR_MS
-
-
-def test_who_is_down_neither_copies_nor_cleans() -> None:
     down = play(V1, described("p puts K", "p puts K", "2 leaves", "p puts L", "2 cleans"))
     assert (shown(down, 2), shown(down, 3)) == (["K", "K"], ["K", "K", "L"])
 
@@ -101,17 +98,14 @@ def offsets(log: Replica) -> list[int]:
     return [record.offset for batch in log.batches() for record in batch.records]
 
 
-def test_the_last_record_of_each_key_stays_and_the_active_segment_is_left_alone() -> None:
+def test_the_last_record_of_each_key_stays_and_the_active_segment_and_open_transactions_are_left_alone() -> None:
     log = replica(data(0, "K=v"), data(1, "K=v"), data(2, "L=v"), data(3, "L=v"))
     assert clean(log, CLEANING_OF_REDPANDA, 0)
     assert offsets(log) == [1, 2, 3]
     assert not clean(log, CLEANING_OF_REDPANDA, 0)
-
-
-def test_nothing_from_an_open_transaction_on_is_compacted() -> None:
     log = replica(data(0, "K=v"), data(1, "L=v", txn=7), data(2, "K=v"), data(3, "x=v"))
     assert clean(log, CLEANING_OF_REDPANDA, 0)
-    assert offsets(log) == [0, 1, 2, 3]
+    assert offsets(log) == [0, 1, 2, 3], "nothing from an open transaction on is compacted"
     assert progress(log) == Bounds(1, 1)
 
 
@@ -149,11 +143,6 @@ def test_a_marker_waits_for_its_age_for_mxro_and_for_a_snapshot() -> None:
     assert offsets(two_rolls) == [0, 2, 3]
 
 
-def test_mxfo_as_the_post_has_it_is_where_transactions_have_ended() -> None:
-    log = replica(data(0, "K=v", txn=7), marker(1, COMMIT, 7), data(2, "x=v"))
-    assert progress(log, frozenset({"free-not-ended"})) == Bounds(0, 3)
-
-
 def test_without_a_rule() -> None:
     log = replica(data(0, "K=v"), data(1, "K"), data(2, "x=v"))
     clean(log, CLEANING_OF_REDPANDA, 0, without=frozenset({"tombstones-age"}))
@@ -162,6 +151,8 @@ def test_without_a_rule() -> None:
     clean(log, CLEANING_OF_REDPANDA, 0, without=frozenset({"markers-age", "committed-is-plain"}))
     assert offsets(log) == [0, 2, 3]
     assert next(log.batches()).transactional
+    log = replica(data(0, "K=v", txn=7), marker(1, COMMIT, 7), data(2, "x=v"))
+    assert progress(log, frozenset({"free-not-ended"})) == Bounds(0, 3), "MXFO as the post has it"
 
 
 def test_the_last_batch_of_a_pass_leaves_its_offsets() -> None:

@@ -317,16 +317,13 @@ def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
     assert judge(truth, finding(2, offset=3)) == EITHER, "of the transaction nobody knows"
 
 
-def test_a_state_that_no_outcome_leads_to_is_wrong() -> None:
+def test_a_state_that_no_outcome_leads_to_is_wrong_and_nobody_knows_what_was_written_twice() -> None:
     log = clients(UNKNOWN)
     log.writes[3], log.writes[2].offset = wrote(3, "k", 5), 6
     truth = compare(log, {(1, TP): VALUE_ALONE, (2, TP): ReplicaLog()})
     assert truth.unknown_keys == {(TP, "k")}
     assert [wrong.truth for wrong in truth.wrongs[1, TP]] == ["no value or the value of write 3"]
     assert truth.wrongs[2, TP] == ()
-
-
-def test_a_record_that_was_written_twice_is_known_by_nobody() -> None:
     assert compare(plain((False, 0)), {(1, TP): stored(VALUE, data(1, 1, "k"))}).unknown_keys == {(TP, "k")}
 
 
@@ -396,15 +393,12 @@ def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention() ->
     assert named_here(log, VALUE, log_start=1, with_retention={"t"}) == set()
 
 
-def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away() -> None:
+def test_what_a_wrong_outcome_makes_of_a_key_is_named_although_its_record_was_cleaned_away() -> None:
     log = followed_by(COMMITTED, clients(ABORTED))
     assert named_here(log) == {"aborted-to-committed"}
     log.writes[2].offset = None
     assert named_here(log) == {"aborted-to-committed"}, "no client knows where it was written"
     assert named_here(clients(ABORTED)) == {UNEXPLAINED}, "no COMMIT can have covered it"
-
-
-def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away() -> None:
     log = clients(COMMITTED)
     log.writes[2].is_delete = False
     assert named_here(log, VALUE) == {UNEXPLAINED}, "no ABORT can have covered it"

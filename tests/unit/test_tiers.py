@@ -82,7 +82,9 @@ def needy(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tests/real/test_d.py"
 
 
-def test_a_missing_program_skips_its_tests_before_their_fixtures(project: pytest.Pytester, needy: str) -> None:
+def test_a_missing_program_skips_its_tests_or_fails_them_if_all_is_required(
+    project: pytest.Pytester, needy: str
+) -> None:
     result = project.runpytest(needy)
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines([
@@ -90,9 +92,6 @@ def test_a_missing_program_skips_its_tests_before_their_fixtures(project: pytest
         f"1 in {needy}: a program (apt-get install a-package)",
         f"1 in {needy}: root (run the tests as root), a program (apt-get install a-package)",
     ])  # fmt: skip
-
-
-def test_a_missing_program_is_a_failure_where_all_is_required(project: pytest.Pytester, needy: str) -> None:
     result = project.runpytest("--require-all", needy)
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*needs a program (apt-get install a-package)*"])
