@@ -140,12 +140,9 @@ def test_coordinators_that_all_tell_know_every_producer() -> None:
     assert len(filtered({1: [HOLDS], 2: [HOLDS]}, **OTHER_WORD, coordinators=(1, 2)).suspicions) == 2
 
 
-def test_brokers_that_are_down_are_named() -> None:
+def test_brokers_that_are_down_and_a_user_who_may_not_read_are_reported() -> None:
     result = filtered({1: [PAST], 2: [PAST]}, absent=(3,))
     assert result.notes == ("broker 3 does not answer: it is not registered with the cluster",)
-
-
-def test_a_user_who_may_not_read_is_reported() -> None:
     with pytest.raises(UsageError, match="may not read topic t: an audit needs Describe and Read"):
         filtered({1: [PAST]}, error=kafka.errors.TopicAuthorizationFailedError.errno)
 

@@ -115,8 +115,15 @@ def test_the_replicas_that_differ_from_what_a_witness_shows_are_wrong(
     assert blame.contradiction is None
 
 
-def test_the_reason_is_what_the_witness_received() -> None:
+def test_the_witness_with_the_fewest_assumptions_counts_and_the_reason_is_what_it_received() -> None:
     assert blame_state(5, ALIKE, witnesses(2)).reasons == ("broker 2 led leader epoch 0",)
+
+    class Assuming(Witnesses):
+        def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:
+            proof = super().received(broker, first_epoch, last_epoch)
+            return proof and replace(proof, assumptions=("an assumption",) * broker)
+
+    assert blame_state(5, [SERVED, value(2, 5)], Assuming(since=((1, 0), (2, 0)))).assumptions == ("an assumption",)
 
 
 def test_witnesses_that_differ_decide_nothing() -> None:
@@ -134,15 +141,6 @@ def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker(
     still_open = blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1, 2))
     assert (still_open.truth, still_open.wrong) == (COMMITTED, frozenset())
     assert blame_transaction([SERVED, transactional(2, ABORTED)], witnesses(1)).truth is None
-
-
-def test_the_witness_with_the_fewest_assumptions_counts() -> None:
-    class Assuming(Witnesses):
-        def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:
-            proof = super().received(broker, first_epoch, last_epoch)
-            return proof and replace(proof, assumptions=("an assumption",) * broker)
-
-    assert blame_state(5, [SERVED, value(2, 5)], Assuming(since=((1, 0), (2, 0)))).assumptions == ("an assumption",)
 
 
 def test_what_replicas_serve_in_words() -> None:
@@ -175,15 +173,12 @@ def states(spark: SparkSession, records: list[tuple[Any, ...]], disputed: int) -
     return {row["broker"]: row.asDict(recursive=True) for row in actual}
 
 
-def test_the_last_committed_record_counts_and_not_what_is_aborted_or_open(spark: SparkSession) -> None:
+def test_the_last_committed_record_counts_and_the_key_is_open_from_the_first_open_one(spark: SparkSession) -> None:
     records = [(3, False, COMMITTED), (12, True, COMMITTED), (15, False, ABORTED), (18, False, OPEN)]
     (state,) = states(spark, [(1, K, *record) for record in records], disputed=15).values()
     assert state["last"] == {"offset": 12, "tombstone": True, "leader_epoch": 1}
     assert state["at"]["belief"] == ABORTED
     assert state["open_from"] == 18
-
-
-def test_the_first_open_record_is_where_the_key_is_open_from(spark: SparkSession) -> None:
     (state,) = states(spark, [(1, K, 3, False, OPEN), (1, K, 4, False, OPEN)], disputed=3).values()
     assert (state["last"], state["open_from"]) == (None, 3)
 

@@ -110,14 +110,11 @@ def test_an_assignment_is_awaited_independently_of_the_isr() -> None:
         subject.wait_assigned({TOPIC: (1, 3, 2)})
 
 
-def test_cleaners_rest_before_their_brokers_are_unreachable() -> None:
+def test_cleaners_rest_before_their_brokers_are_unreachable_and_wake_after_the_freeze_is_applied() -> None:
     subject = fake()
     subject.rest_cleaners_of_absent()
     assert [change[1:] for change in subject.admin.changes] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
     assert subject.clock.now >= 3, "not before the broker has applied it"
-
-
-def test_cleaners_wake_after_the_returned_brokers_have_applied_the_freeze() -> None:
     subject = fake(frozen_from_s=5)
     subject.wake_cleaners_of_absent()
     assert subject.admin.changes == [(5, 2, {"log.cleaner.backoff.ms": None})]

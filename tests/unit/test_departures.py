@@ -21,8 +21,10 @@ def metadata(*isrs: tuple[int, tuple[int, ...]], partitions: int = 1) -> Cluster
     return ClusterMetadata(Path("log"), histories, {}, frozenset({"t"}), 0, 9)
 
 
-def test_the_planned_outage_is_not_reported() -> None:
+def test_what_a_planned_outage_or_a_script_that_acts_takes_down_is_not_reported() -> None:
     assert departures_in(metadata((-9, ALL), (3, (1, 3)), (61, ALL)), ALL, OUTAGE) == []
+    outages = {None: [(T_MS, T_MS + 5000)], 2: [(T_MS, T_MS + 60_000)]}
+    assert departures_in(metadata((-9, ALL), (3, (1, 2)), (6, ALL)), ALL, outages) == []
 
 
 def test_another_broker_or_another_time_is_reported() -> None:
@@ -51,8 +53,3 @@ def test_outages_are_from_the_faults_begin_to_its_end() -> None:
     assert outages_of(events) == {None: [(5, 7), (10, 12)], 2: [(5, 12)], 3: [(5, 12)]}
     # The run ended in the outage.
     assert outages_of(events[:2]) == {None: [(5, 7)], 2: [(5, MAX_INT64)], 3: [(5, MAX_INT64)]}
-
-
-def test_a_script_may_restart_other_brokers_while_it_acts() -> None:
-    outages = {None: [(T_MS, T_MS + 5000)], 2: [(T_MS, T_MS + 60_000)]}
-    assert departures_in(metadata((-9, ALL), (3, (1, 2)), (6, ALL)), ALL, outages) == []

@@ -48,10 +48,12 @@ def test_keys_in_a_sentence_of_spark(spark: SparkSession) -> None:
     ]
 
 
-def test_a_sentence_has_the_values_of_columns_and_those_that_are_given(spark: SparkSession) -> None:
+def test_a_sentence_has_values_of_columns_and_given_ones_and_alone_is_completed(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(5, None, "wrong")], "offset long, key string, name string")
     written = sentence("100 % of {offset} and {key}: {name}, {offset}", name=f.upper(f.lit("given")))
     assert rows.select(written).first() == ("100 % of 5 and null: GIVEN, 5",)
+    row = {"reason": "\x004B\0", "explanation": None, "key": "\x004B\0"}
+    assert completed(row) == {**row, "reason": "K"}
 
 
 def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:
@@ -64,20 +66,13 @@ def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:
     assert {row["key"]: row["explanation"] for row in shown} == {text: escape(text) for text in texts}
 
 
-def test_sentences_alone_are_completed() -> None:
-    row = {"reason": "\x004B\0", "explanation": None, "key": "\x004B\0"}
-    assert completed(row) == {**row, "reason": "K"}
-
-
-def test_bytes_that_are_no_text_are_distinguished_from_characters() -> None:
+def test_bytes_that_are_no_text_differ_from_characters_and_what_is_escaped_is_not_escaped_again() -> None:
     assert (escape(b"\xff\x80a"), escape("ÿ\x80a")) == (r"\xff\x80a", r"ÿ\u0080a")
     assert escape("\ud800") == r"\ud800"
-
-
-def test_what_is_escaped_is_not_escaped_again() -> None:
     assert visible(escape(HOSTILE)) == escape(HOSTILE)
     raise_if_raw(escape(HOSTILE))
     raise_if_raw(visible(HOSTILE))
+    assert visible("a\nCLEAN\x1b", line_break=CONTINUED) == "a\n    CLEAN\\x1b", "lines of one message are indented"
 
 
 def test_every_escaped_text_is_text_for_xml_that_neither_controls_nor_reverses() -> None:
@@ -89,10 +84,6 @@ def test_every_escaped_text_is_text_for_xml_that_neither_controls_nor_reverses()
     element = ET.Element("a")
     element.text = text
     assert ET.fromstring(ET.tostring(element)).text == text  # noqa: S314  (written one line above)
-
-
-def test_several_lines_of_one_message_are_indented() -> None:
-    assert visible("a\nCLEAN\x1b", line_break=CONTINUED) == "a\n    CLEAN\\x1b"
 
 
 @pytest.mark.parametrize(("value", "expected"), [

@@ -48,15 +48,12 @@ def test_a_swap_file_replaces_what_it_covers() -> None:
     assert live.left_out == {name(10): replaced, name(20): replaced}
 
 
-def test_swap_files_cover_from_the_first_to_the_end_of_the_last() -> None:
+def test_swap_files_cover_from_the_first_to_the_end_of_the_last_or_without_batches_their_namesake() -> None:
     names = [name(base) for base in (0, 10, 20, 30, 40)]
     live = choose(*names, name(10, "log.swap"), name(30, "log.swap"), at_10=15, at_30=35)
     assert [(s.base_offset, s.log) for s in live.segments] == [
         (0, name(0)), (10, name(10, "log.swap")), (30, name(30, "log.swap")), (40, name(40)),
     ]  # fmt: skip
-
-
-def test_a_swap_file_without_batches_replaces_its_namesake_alone() -> None:
     live = choose(name(0), name(10), name(20), name(10, "log.swap"))
     assert [segment.log for segment in live.segments] == [name(0), name(10, "log.swap"), name(20)]
 
@@ -101,20 +98,17 @@ def end_of(tmp_path: Path, data: bytes) -> int:
     return folder.end_of_segment(path)
 
 
-def test_offsets_that_the_cleaner_removed_at_the_end_count(tmp_path: Path) -> None:
+def test_offsets_that_the_cleaner_removed_at_the_end_count_and_a_batch_that_is_cut_does_not(tmp_path: Path) -> None:
     assert end_of(tmp_path, encode_batch(base_offset=BASE, last_offset=20)) == 21
+    first = len(batch(BASE, 6))
+    for size in range(len(LOG)):
+        assert end_of(tmp_path, LOG[:size]) == (7 if size >= first else BASE)
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 16, 17, 60, 61, 62, 4096])
 def test_a_preallocated_file_ends_with_its_batches(zeros: int, tmp_path: Path) -> None:
     assert end_of(tmp_path, LOG + bytes(zeros)) == 13
     assert end_of(tmp_path, bytes(zeros)) == BASE
-
-
-def test_a_batch_that_is_cut_does_not_count(tmp_path: Path) -> None:
-    first = len(batch(BASE, 6))
-    for size in range(len(LOG)):
-        assert end_of(tmp_path, LOG[:size]) == (7 if size >= first else BASE)
 
 
 def test_a_swap_file_is_named_like_its_segment(tmp_path: Path) -> None:

@@ -43,19 +43,17 @@ def test_a_busy_process_is_waited_for() -> None:
     assert drawn(fixed(Step(0.0, Die("a"))), context=busy) == ([], PENDING)
 
 
-def test_a_schedule_is_drawn_as_it_is() -> None:
+def test_a_schedule_is_drawn_as_it_is_but_for_what_would_begin_after_a_time_limit() -> None:
     steps = [Step(0.5, Die("a")), Step(0.2, Die("b")), Step(7.0, Die("a"))]
     assert drawn(fixed(*steps)) == (steps, DONE)
+    assert drawn(until(5.0, fixed(Step(4.9, Die("a")), Step(5.1, Die("a")))))[0] == [Step(4.9, Die("a"))]
 
 
-def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done() -> None:
+def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done_or_has_nothing_now() -> None:
     names = processes(drawn(mix((3, by("a")), (1, by("b"))), count=2000)[0])
     assert 1400 < names.count("a") < 1600
     steps, end = drawn(mix((1, limit(2, by("a"))), (1, limit(3, by("b")))))
     assert (sorted(processes(steps)), end) == (["a", "a", "b", "b", "b"], DONE)
-
-
-def test_a_mix_passes_over_what_has_nothing_now() -> None:
     mixed = mix((1000, by("a")), (1, by("b")))
     assert set(processes(drawn(mixed, 50, Context(seed=1, busy=frozenset({"a"})))[0])) == {"b"}
     assert drawn(mixed, context=Context(seed=1, busy=frozenset({"a", "b"}))) == ([], PENDING)
@@ -100,10 +98,6 @@ def test_a_phase_begins_once_everybody_is_idle() -> None:
     assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], DONE)
     after_first = generators.phases(limit(0, by("a")), limit(1, by("b")))
     assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], PENDING)
-
-
-def test_a_time_limit_leaves_out_what_would_begin_later() -> None:
-    assert drawn(until(5.0, fixed(Step(4.9, Die("a")), Step(5.1, Die("a")))))[0] == [Step(4.9, Die("a"))]
 
 
 @pytest.mark.parametrize(

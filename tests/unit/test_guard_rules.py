@@ -44,12 +44,9 @@ def test_the_window_is_the_lag_and_the_retention() -> None:
     assert cluster.window_ms({cluster.MIN_LAG_MS: lag, RETENTION_MS: retention}) == 12
 
 
-def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:
+def test_a_replica_is_missing_until_it_is_in_the_isr_and_one_broker_that_says_so_is_enough() -> None:
     states = {("t", 0): PartitionState(1, (1, 3, 2), (1, 3)), ("t", 1): PartitionState(1, (1, 3, 2), (3, 2, 1))}
-    assert cluster.united([states]).missing == {(("t", 0), 2)}
-
-
-def test_one_broker_that_says_so_is_enough() -> None:
+    assert cluster.united([states]).missing == {(("t", 0), 2)}, "it is being added"
     old, new = ({("t", 0): PartitionState(1, (1, 2), isr)} for isr in ((1, 2), (1,)))
     for answers in ([old, new], [new, old]):
         view = cluster.united(answers)
@@ -69,15 +66,12 @@ def test_what_is_no_entry_is_skipped(text: bytes) -> None:
     assert journal.parse_entry(text) is None
 
 
-def test_a_pause_is_followed_until_it_is_released() -> None:
+def test_a_pause_is_followed_until_it_is_released_and_late_entries_of_an_earlier_one_change_nothing() -> None:
     state = PauseState().after([entry(PausePhase.PAUSING)])
     assert state.pauses["t"].phase is PausePhase.PAUSING
     state = state.after([entry(PausePhase.PAUSED), entry(PausePhase.RELEASING)])
     assert state.pauses["t"] == pause(PausePhase.RELEASING)
     assert state.after([entry(PausePhase.RELEASED)]) == PauseState()
-
-
-def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> None:
     state = PauseState().after([entry(PausePhase.PAUSING, "new"), entry(PausePhase.PAUSED, "new")])
     for phase in (PausePhase.PAUSED, PausePhase.RELEASING, PausePhase.RELEASED):
         assert state.after([entry(phase, "old")]) == state

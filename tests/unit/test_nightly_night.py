@@ -81,17 +81,16 @@ def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     assert progress.limits == [50.0, 30.0]
 
 
-def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_night_that_goes_on_is_left_alone_and_read_again_later(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"is still in progress \(process \d+\); end that first"):
+        Ledger.reopen(ledger.path)
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     again = Ledger.reopen(ledger.path).plan
     assert (again.matrix, again.details) == (ledger.plan.matrix, ledger.plan.details)
     stored, read = ([(cell, e.verdict, e.why) for cell, e in p.expected.items()] for p in (ledger.plan, again))
     assert stored == read
-
-
-def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
-    with pytest.raises(UsageError, match=r"is still in progress \(process \d+\); end that first"):
-        Ledger.reopen(ledger.path)
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -152,13 +151,10 @@ def test_how_a_cell_stands(verdict: str, attempts: list[Attempt], status: Status
     assert (result.status, result.why, result.flaky) == (status, why, ())
 
 
-def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats() -> None:
+def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats_and_what_failed_once_is_flaky() -> None:
     result = result_of(CLEAN, ended(0, 1, CLEAN_SAID), ended(1, 1, anomalous()), ended(2, 1, UNKNOWN_SAID), repeats=3)
     assert (result.status, result.witness) == (Status.REGRESSED, "the witness")
     assert (result.verdicts, result.repeats) == ((CLEAN, ANOMALY, UNKNOWN), 3)
-
-
-def test_what_failed_once_is_flaky_and_not_dropped() -> None:
     result = result_of(CLEAN, failed(), ended(0, 2, CLEAN_SAID))
     assert (result.status, result.flaky) == (Status.AS_EXPECTED, ("the cluster did not come up",))
     assert cell_text(result) == "clean (flaky)"

@@ -77,21 +77,15 @@ def test_an_operation_is_described_in_one_line_and_is_the_same_after_json(text: 
     assert json.loads(json.dumps(encode(operation))) == EVERY[text]
 
 
-def test_every_class_of_operations_is_tried() -> None:
+def test_every_class_of_operations_is_tried_and_has_somebody_who_does_it() -> None:
     assert {content["do"] for content in EVERY.values()} == set(CLASSES)
-
-
-def test_who_does_what_clients_do_not() -> None:
     processes = {decode(content, "a test").process for content in EVERY.values()}
     assert processes - {"p", "t0", "i", "m"} == {ADMIN, NEMESIS, ENVIRONMENT, PLAYER}
 
 
-def test_fields_with_their_default_values_may_be_written_too() -> None:
+def test_fields_with_their_default_values_may_be_written_and_a_step_may_begin_at_once() -> None:
     written = {"do": "write", "process": "p", "topic": "t", "partition": 0, "key": "k", "deletes": False}
     assert decode(written, "a test") == Write("p", "k", topic="t")
-
-
-def test_a_step_has_a_time_unless_it_begins_at_once() -> None:
     content = {"do": "die", "process": "t0"}
     assert step_of({"at_s": 1.5, **content}, "a test") == Step(1.5, Die("t0"))
     assert step_of(content, "a test") == Step(0.0, Die("t0"))

@@ -16,10 +16,12 @@ def shape(**changes: Any) -> Placement:
     return place(**{"brokers": 3, "replication_factor": 3, "partitions": 1, "absent": 1, **changes})
 
 
-def test_three_brokers_are_the_published_layout() -> None:
+def test_three_brokers_are_the_published_layout_and_leaders_of_more_are_spread() -> None:
     assert shape() == Placement()
     assert shape().replicas(0) == (1, 3, 2)
     assert shape().replicas(0, control=True) == (1, 3)
+    subject = shape(brokers=5, partitions=4)
+    assert [subject.replicas(p)[0] for p in range(4)] == [1, 3, 4, 5]
 
 
 @pytest.mark.parametrize("brokers", range(3, 8))
@@ -35,11 +37,6 @@ def test_every_shape_keeps_the_rules(brokers: int, partitions: int) -> None:
             assert replicas[0] in subject.staying
             assert set(subject.absent) <= set(replicas) <= set(subject.brokers)
             assert set(subject.replicas(partition, control=True)) <= set(subject.staying)
-
-
-def test_leaders_are_spread() -> None:
-    subject = shape(brokers=5, partitions=4)
-    assert [subject.replicas(p)[0] for p in range(4)] == [1, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

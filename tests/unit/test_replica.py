@@ -33,19 +33,18 @@ def fetched(connection: SegmentConnection, *partitions: tuple[str, int], **more:
     return WireReader(connection).read(partitions or (TP,), **more)
 
 
-def test_a_log_of_several_segments_is_read_to_its_end() -> None:
+def test_a_log_of_several_segments_is_read_to_its_end_and_an_empty_one_ends_where_it_starts() -> None:
     connection = SegmentConnection({TP: [(2, batch(0) + batch(1)), (3, batch(2))]})
     assert fetched(connection)[TP] == ReplicaState(0, 9, 8, (), batch(0) + batch(1) + batch(2))
     assert fetched(connection)[TP].log_end == 3
     assert connection.asked[:3] == [(DEBUG_REPLICA_ID, offset) for offset in (0, 2, 3)]
+    assert fetched(SegmentConnection())[TP].records == b""
+    assert ReplicaState(7, 7, 7, (), b"").log_end == 7
 
 
-def test_a_batch_that_an_answer_cuts_off_is_asked_for_again() -> None:
+def test_a_batch_that_an_answer_cuts_off_is_asked_for_again_and_what_is_no_batch_is_damage() -> None:
     connection = SegmentConnection({TP: [(1, batch(0) + batch(1)[:30]), (2, batch(1))]})
     assert fetched(connection)[TP].records == batch(0) + batch(1)
-
-
-def test_what_is_no_batch_is_damage() -> None:
     damaged = batch(0)[:-1] + b"\xff"
     with pytest.raises(CorruptLogError):
         fetched(SegmentConnection({TP: [(1, damaged)]}))
@@ -83,19 +82,11 @@ def test_who_does_not_say_where_a_log_starts_leaves_it_unread() -> None:
     assert WireReader(cast("Connection", follower)).read([TP]) == {TP: "OffsetOutOfRangeError"}
 
 
-def test_an_empty_log_ends_where_it_starts() -> None:
-    assert fetched(SegmentConnection())[TP].records == b""
-    assert ReplicaState(7, 7, 7, (), b"").log_end == 7
-
-
-def test_aborted_transactions_of_every_answer_are_reported_once() -> None:
+def test_aborted_transactions_are_reported_once_and_only_producers_with_one_hold_one_open() -> None:
     connection = SegmentConnection({TP: [(1, batch(0)), (2, batch(1))]}, held=Held(9, 8, aborted=((5, 0), (6, 3))))
     state = fetched(connection, replica_id=CONSUMER_REPLICA_ID)[TP]
     assert state.aborted == ((5, 0), (6, 3))
     assert {replica_id for replica_id, _ in connection.asked} == {CONSUMER_REPLICA_ID}
-
-
-def test_only_producers_with_a_transaction_hold_one_open() -> None:
     producers = (OpenTransaction(5, 0, 10), OpenTransaction(6, 2, -1), OpenTransaction(7, 1, 0))
     connection = SegmentConnection(held=Held(9, 8, open=producers))
     assert WireReader(connection).open_transactions([TP]) == {TP: (OpenTransaction(5, 0, 10), OpenTransaction(7, 1, 0))}

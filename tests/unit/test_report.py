@@ -122,10 +122,8 @@ def test_the_page_says_what_is_what_and_needs_nothing_but_itself(folder: RunFold
     # Names of XML's vocabularies are not addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
     assert not [entry for entry in addresses if not entry.startswith(("#", "data:", f"{DOCS}/"))]
-
-
-def test_a_run_without_copies_of_disks_prints_no_command_that_reads_them(folder: RunFolder) -> None:
-    assert "kafka-dump-log.sh" not in page(folder, {**MANIFEST, "anomaly": "served"}, verdict(FINDING))
+    served = page(folder, {**MANIFEST, "anomaly": "served"}, verdict(FINDING))
+    assert "kafka-dump-log.sh" not in served, "there are no copies of disks"
 
 
 def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
@@ -300,15 +298,13 @@ def edges(folder: RunFolder) -> set[tuple[str, str, str, tuple[int, ...]]]:
     return {(*edge, tuple(brokers)) for edge, brokers in graph.items()}
 
 
-def test_the_transaction_graph_shows_who_takes_what_for_the_end(folder: RunFolder) -> None:
+def test_the_transaction_graph_shows_who_takes_what_for_the_end(folder: RunFolder, tmp_path: Path) -> None:
     assert edges(folder) == {("t/1", "COMMIT at 1", "true", ()), ("t/1", "no marker: open", "wrong", (2,))}
-
-
-def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(tmp_path: Path) -> None:
     everywhere = History("open", wrote=(put(0, "K", T1),), after=tuple(replica(b, put(0, "K", T1)) for b in (1, 2, 3)))
-    made = written(tmp_path, everywhere, observation(500, 1, {0: "value"}, {}))
+    (tmp_path / "open").mkdir()
+    made = written(tmp_path / "open", everywhere, observation(500, 1, {0: "value"}, {}))
     made.write_lines(made.outcomes_path, [outcome(broker, "open") for broker in (1, 2, 3)])
-    assert edges(made) == {("t/1", "no marker: open", "true", ())}
+    assert edges(made) == {("t/1", "no marker: open", "true", ())}, "it is open everywhere"
 
 
 def test_records_of_groups_are_decoded() -> None:

@@ -64,15 +64,12 @@ LINE = (
 )
 
 
-def test_a_coordinator_names_the_partitions_and_the_transactional_id() -> None:
+def test_a_coordinator_names_partitions_and_the_transactional_id_and_other_lines_say_nothing() -> None:
     """Scala prints small sets and large ones differently."""
     for partitions in (b"Set(soak-1-4-4, a.b_c-0)", b"HashSet(soak-1-4-4, a.b_c-0)"):
         assert parse_line(LINE % (partitions, b"soak-1-t12, or not"), 3) == {
             "broker": 3, "partitions": [("soak-1-4", 4), ("a.b_c", 0)], "transactional_id": "soak-1-t12, or not",
         }  # fmt: skip
-
-
-def test_any_other_line_says_nothing() -> None:
     assert parse_line(b"[INFO] LogCleaner - Beginning cleaning of log soak-1-4\n", 3) is None
     assert parse_line(b"\xff\xfe\n", 3) is None
 

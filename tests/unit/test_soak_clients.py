@@ -82,9 +82,17 @@ def test_how_a_transaction_ended(then: list[tuple[Any, ...]], outcome: str) -> N
     assert log.outcome_of(log.writes[1]) == outcome
 
 
-def test_a_new_start_ends_only_what_was_open_before() -> None:
+def test_a_new_start_aborts_only_what_was_open_before_and_checkers_are_told() -> None:
     log = client_log_of(history(of_id(OK, "init", 1), put(2, txn=1), of_id(OK, "init", 3), put(4, txn=2)))
     assert [log.outcome_of(log.writes[op]) for op in (2, 4)] == [ABORTED, UNKNOWN]
+    events = history(put(1, txn=1), put(1, OK, txn=1), of_id(INVOKE, "init", 2), of_id(OK, "init", 2))
+    added = events_for_checkers(events)[len(events) :]
+    assert [(event["type"], event["f"], event["transactional_id"], event["txn"]) for event in added] == [
+        (INVOKE, "abort", "id", 1), (OK, "abort", "id", 1),
+    ]  # fmt: skip
+    assert {event["op"] for event in added}.isdisjoint(event["op"] for event in events)
+    ended = history(put(1, txn=1), of_id(INVOKE, "abort", 2, 1), of_id(OK, "abort", 2, 1))
+    assert events_for_checkers(ended) == ended
 
 
 def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
@@ -116,17 +124,6 @@ def test_deletions_that_were_asked_for() -> None:
     tried = [first, (INVOKE, RECREATE, 2, AGAIN)]
     assert client_log_of(history(*tried)).deleted_before == {("t", 0): 9}
     assert client_log_of(history(*tried, (OK, RECREATE, 2, AGAIN))).deleted_before == {}
-
-
-def test_checkers_are_told_what_a_new_start_aborted() -> None:
-    events = history(put(1, txn=1), put(1, OK, txn=1), of_id(INVOKE, "init", 2), of_id(OK, "init", 2))
-    added = events_for_checkers(events)[len(events) :]
-    assert [(event["type"], event["f"], event["transactional_id"], event["txn"]) for event in added] == [
-        (INVOKE, "abort", "id", 1), (OK, "abort", "id", 1),
-    ]  # fmt: skip
-    assert {event["op"] for event in added}.isdisjoint(event["op"] for event in events)
-    ended = history(put(1, txn=1), of_id(INVOKE, "abort", 2, 1), of_id(OK, "abort", 2, 1))
-    assert events_for_checkers(ended) == ended
 
 
 PUT, COMMIT, ABORT = Write("c", "k", topic="t"), End("c", "commit"), End("c", "abort")
@@ -242,15 +239,14 @@ def test_after_a_failure_a_new_producer_goes_on(tmp_path: Path, *, certainly: bo
     assert done[done.index((kind, "commit", 1)) + 1] == ("ok", "init", None)
 
 
-def test_a_record_that_is_refused_or_not_acknowledged_ends_the_transaction(tmp_path: Path) -> None:
+def test_a_record_that_is_not_acknowledged_ends_the_transaction_and_one_without_an_offset_does_not(
+    tmp_path: Path,
+) -> None:
     assert ("fail", "produce", 1) in play(tmp_path / "a", FakeLibrary({"send": True}), PUT, COMMIT)
     done = play(tmp_path / "b", FakeLibrary({"answer": False}), PUT, COMMIT)
     assert ("info", "produce", 1) in done
     assert ("ok", "commit", 1) not in done
-
-
-def test_a_record_without_an_offset_may_be_the_last_of_its_key_or_not(tmp_path: Path) -> None:
-    done = play(tmp_path, FakeLibrary({"offset": False}), PUT, PUT, COMMIT)
+    done = play(tmp_path / "c", FakeLibrary({"offset": False}), PUT, PUT, COMMIT)
     assert [kind for kind, f, _ in done if f == "produce"] == ["info", "ok"]
     assert ("ok", "commit", 1) in done, "it is written all the same"
 

@@ -71,9 +71,11 @@ def doubted(broker: int, reason: str) -> CheckedRound:
     return CheckedRound(doubts=[Doubt(broker=broker, topic="t", partition=0, kind="contradiction", reason=reason)])
 
 
-def test_a_round_without_anything_wrong_is_clean() -> None:
+def test_a_round_without_anything_wrong_is_clean_and_one_that_did_not_go_to_its_end_unknown() -> None:
     result, reason = verdict(truth()), "3 replicas were read in full and agree with the history of clients"
     assert (result["verdict"], result["reason"]) == (CLEAN, reason)
+    result = judged(None, played=replace(PLAYED, failure="no broker answers"))
+    assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
 
 
 def test_both_judges_name_one_finding() -> None:
@@ -166,11 +168,6 @@ def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
     assert result["audit"]["counts"]["wrong accusations"] == 1
 
 
-def test_a_round_that_did_not_go_to_its_end_is_unknown() -> None:
-    result = judged(None, played=replace(PLAYED, failure="no broker answers"))
-    assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
-
-
 def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSession) -> None:
     steps: dict[str, list[tuple[float, Operation]]] = {
         "clean": [(1.0, put(P)), (2.0, put(T)), (3.0, ABORTS), (4.0, put(T)), (5.0, DIES), (6.0, put(P, deletes=True))],
@@ -217,11 +214,13 @@ def test_a_loss_is_what_a_broker_lost_that_was_alone_in_the_isr(isr: list[int] |
     assert losses_of([produced, begun, event(isr)]) == expected
 
 
-def test_a_loss_is_what_a_broker_lost_that_was_elected_uncleanly() -> None:
+def test_what_a_broker_lost_that_was_elected_uncleanly_or_before_a_segment_that_it_has() -> None:
     (loss,) = losses_of([event([1, 2, 3])], {(2, TP)})
     assert loss == Loss(2, TP, 8, 12, led_uncleanly=True)
     assert str(loss).endswith("lost with the power of broker 2, which had not synced them and was elected uncleanly")
     assert not losses_of([event([1, 2, 3])], {(1, TP), (2, OTHER)})
+    assert losses_of([event([1, 2, 3], next_segment=13)]) == (SKIPPED,)
+    assert losses_of([event([2], next_segment=13)]) == (replace(ALONE, is_hole=True),)
 
 
 def test_who_was_elected_uncleanly(tmp_path: Path) -> None:
@@ -233,11 +232,6 @@ def test_who_was_elected_uncleanly(tmp_path: Path) -> None:
     ]
     assert unclean_leaders(read_metadata_log(write_metadata_log(tmp_path, log))) == {(2, TP)}
     assert unclean_leaders(None) == set()
-
-
-def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
-    assert losses_of([event([1, 2, 3], next_segment=13)]) == (SKIPPED,)
-    assert losses_of([event([2], next_segment=13)]) == (replace(ALONE, is_hole=True),)
 
 
 def truth_of(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:

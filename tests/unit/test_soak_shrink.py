@@ -33,16 +33,13 @@ def played(*operations: Operation, settings: dict[str, str] | None = None) -> Sc
     return Schedule(in_order(*operations), target="kafka-4.4", plan=plan)
 
 
-def test_steps_that_simulated_brokers_lack_are_left_out(simulated: Setup) -> None:
+def test_steps_settings_and_producers_that_simulated_brokers_lack_are_left_out(simulated: Setup) -> None:
     supported = (
         put(P), KILL, START, DeleteRecords(1, TOPIC), RecreateTopic(TOPIC), AlterTopic(TOPIC, "segment.ms", "300"),
     )  # fmt: skip
     others = (AlterTopic(TOPIC, "compression.type", "gzip"), Inject("power-failure", 2), COMMIT_OFFSET)
     steps = fitted(played(*supported, *others), simulated.shape, simulated.faults).steps
     assert [step.operation for step in steps] == [*supported]
-
-
-def test_settings_and_producers_that_they_lack_are_left_out(simulated: Setup) -> None:
     plan = fitted(played(settings=OF_REAL_ONES), simulated.shape, simulated.faults).plan
     assert [topic.settings for topic in plan.topics] == [{"segment.ms": "100"}]
     assert [client.is_idempotent for client in plan.clients] == [False, False]
@@ -121,13 +118,10 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(stage: ShrinkS
     assert [*map(str, scenario.before), *map(str, scenario.outage)] == ["plain puts k", "plain deletes k"]
 
 
-def test_a_schedule_of_explore_shows_its_finding_in_a_round(stage: ShrinkStage) -> None:
+def test_a_schedule_of_explore_shows_its_finding_in_a_round_and_one_without_it_is_refused(stage: ShrinkStage) -> None:
     way = described("p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns")
     schedule = as_round(Schedule(in_order(*way), "tombstone-divergence"))
     assert "tombstone-divergence" in stage.places(fitted(schedule, stage.setup.shape, stage.setup.faults), seed=1)
-
-
-def test_a_round_that_does_not_show_it_again_is_refused(stage: ShrinkStage) -> None:
     with pytest.raises(HarnessError, match="stuck-lso is not found again"):
         shrink(stage, a_round((1, put(P))), "stuck-lso", lambda *_: None)
 
@@ -156,13 +150,10 @@ def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
     assert why_not_replayable(a_round(*timed, finding="stuck-lso")) is not None
 
 
-def test_clients_and_partitions_without_steps_rest() -> None:
+def test_clients_and_partitions_without_steps_rest_and_topics_behind_the_last_one_are_left_out() -> None:
     plan = trimmed(a_round((1, put(T)), (3, KILL))).plan
     assert (plan.clients, plan.filled) == ((T,), ((TOPIC, 0),))
-
-
-def test_topics_behind_the_last_one_of_the_steps_are_left_out() -> None:
-    """Those before it stay: which broker leads a partition goes by their number."""
+    # Topics before it stay: which broker leads a partition goes by their number.
     topics = tuple(RoundTopic(name, 1, {}) for name in ("first", TOPIC, "last"))
     played = replace(a_round((1, put(T))), plan=replace(SMALL, topics=topics))
     assert trimmed(played).plan.topics == topics[:2]
