@@ -81,9 +81,12 @@ def test_the_user_wins(nemesis: str) -> None:
     assert made.broker_settings == {**FAST.broker, **chosen}
 
 
-def test_the_gate_takes_local_brokers_and_a_seed_is_taken_or_made_up() -> None:
+def test_brokers_with_the_gate_are_local_ones() -> None:
     assert runtime_of(RunOptions("kafka-4.4", "all", gate=True)) == "local"
     assert runtime_of(RunOptions("kafka-4.4", "all")) == "auto"
+
+
+def test_a_seed_is_taken_or_made_up() -> None:
     assert plan_run(options(seed=0)).seed == 0
     assert plan_run(options()).seed != plan_run(options()).seed
 

@@ -78,9 +78,12 @@ def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str)
     assert (take(world, *described(step)), world.now_ms) == (False, now_ms)
 
 
-def test_time_goes_by_default_timers_and_who_is_down_neither_copies_nor_cleans() -> None:
+def test_time_goes_by_default_timers() -> None:
     world = play(V1, described("p puts K", "time passes"))
     assert world.now_ms == BEGIN_MS + STEP_MS + DAY_MS + HOUR_MS
+
+
+def test_who_is_down_neither_copies_nor_cleans() -> None:
     down = play(V1, described("p puts K", "p puts K", "2 leaves", "p puts L", "2 cleans"))
     assert (shown(down, 2), shown(down, 3)) == (["K", "K"], ["K", "K", "L"])
 
