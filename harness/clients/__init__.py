@@ -34,8 +34,10 @@ GROUP_ID_NOT_FOUND: Final = "GROUP_ID_NOT_FOUND"
 """A coordinator does not know a group with offsets; or it has just deleted the group, and its answer was lost."""
 TIMED_OUT: Final = "TIMED_OUT"
 """A broker has not acknowledged an operation in `OPERATION_TIMEOUT_S`."""
-ALSO_OF_SLOW_BROKERS: Final = frozenset({CONCURRENT_TRANSACTIONS, GROUP_ID_NOT_FOUND, TIMED_OUT})
-"""The last three: without a fault, no valid operation ends with them if all brokers answer in time."""
+OUT_OF_ORDER_SEQUENCE: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+"""A broker does not know the producer's last batch."""
+ALSO_OF_SLOW_BROKERS: Final = frozenset({CONCURRENT_TRANSACTIONS, GROUP_ID_NOT_FOUND, TIMED_OUT, OUT_OF_ORDER_SEQUENCE})
+"""The last four: without a fault, no valid operation ends with them if all brokers answer in time."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is

@@ -18,6 +18,7 @@ from harness.clients import (
     INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
+    OUT_OF_ORDER_SEQUENCE,
     TIMED_OUT,
     TRANSACTION_TIMEOUT_MS,
     UNKNOWN_SERVER_ERROR,
@@ -70,6 +71,7 @@ _REFUSALS = {
     "UnknownServerException": UNKNOWN_SERVER_ERROR,
     "InvalidTxnStateException": INVALID_TXN_STATE,
     "ConcurrentTransactionsException": CONCURRENT_TRANSACTIONS,
+    "OutOfOrderSequenceException": OUT_OF_ORDER_SEQUENCE,
     "GroupIdNotFoundException": GROUP_ID_NOT_FOUND,
     "TimeoutException": TIMED_OUT,
 }

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from test_verdict import AWAY, CONTROL, SCENARIO, assembled, doubt, fact, finding, promised
 
+from harness.clients import ALSO_OF_SLOW_BROKERS
+
 NOT_CLEANED = {"held_critical": True, "held_after": True, "removed_at_ms": None, "cleaned_past": False}
 NOT_REMOVED = {**NOT_CLEANED, "cleaned_past": True}
 TOPIC = {"max.compaction.lag.ms": "200", "delete.retention.ms": "300"}
@@ -146,9 +148,9 @@ REFUSAL = {
 }
 
 
-@pytest.mark.parametrize("change", [
-    {}, *({"error": error, "longest_silence_s": 1.0} for error in ("CONCURRENT_TRANSACTIONS", "TIMED_OUT")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change", [{}, *({"error": error, "longest_silence_s": 1.0} for error in sorted(ALSO_OF_SLOW_BROKERS))]
+)
 def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, Any]) -> None:
     result = assembled(refusal=REFUSAL | change, failure="unknown", nemesis="none", takes_away=False)
     assert (result["verdict"], names(result)) == ("anomaly", ["refused-operation"])
