@@ -9,7 +9,7 @@
 
 ``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
 value) to the methods of ``kafka_mutants_java/methods.toml``. Mutants are drawn at random with a fixed seed, in turn
-from each area; nobody chooses them. The first draw has 42 points, the second and the third have 21 each. Nobody runs
+from each area; nobody chooses them. The first draw has 42 points, the others have 21 each. Nobody runs
 a draw before the checks were added that earlier draws called for.
 
 ``executed`` runs each detector once with stock classes that have a probe at each point of all draws. A mutant whose
