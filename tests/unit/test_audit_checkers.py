@@ -152,7 +152,9 @@ def test_all_ways_say_the_same(case: Case, way: str, results: Results) -> None:
     assert results.verdicts[way][case.name] == results.verdicts[WHOLE][case.name]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not any(name in case.name for name in NOT_BY_KEY)], ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name) for c in CASES if not any(name in c.name for name in NOT_BY_KEY)]
+)
 def test_shares_of_keys_say_the_same_together(case: Case, results: Results) -> None:
     by_key, whole = results.verdicts[BY_KEY][case.name], results.verdicts[WHOLE][case.name]
     assert by_key["verdict"] == whole["verdict"], by_key["reason"]
