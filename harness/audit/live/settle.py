@@ -200,7 +200,8 @@ def _different(name: str, rows: Rows) -> Rows:
     columns = ("broker", "anomaly", "offset") if name in FINDERS else ("broker",) if name == "replicas" else None
     different: dict[object, CheckerRow] = {}
     for row in sorted(rows, key=lambda row: row.get("key") is None):
-        identity = row.items() if columns is None else (place_of(row), *(row[column] for column in columns))
+        of_replica = row.get("run"), place_of(row)
+        identity = row.items() if columns is None else (*of_replica, *(row[column] for column in columns))
         different.setdefault(repr(identity), row)
     return list(different.values())
 
