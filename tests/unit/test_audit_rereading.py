@@ -206,9 +206,9 @@ def test_too_much_data_is_read_by_shares_of_its_keys() -> None:
         if share.count < 2 or (share.number == 1 and share.count < most):
             raise SpoolLimitError("it takes 5 MiB")
         stuck = row(A, 1, key=b"K" if share.number else None)
-        return reading(stuck_lso=[stuck, row(A, share.number + 2)], unknown={B: (BUSY,)})
+        return reading(stuck_lso=[stuck, row(A, share.number + 2)], raised=raised, unknown={B: (BUSY,)})
 
-    most = 4
+    most, raised = 4, [{"name": "unexplained", "reason": "?"}]
     result = read_in_shares(read, BOTH)
     assert asked == [(0, 1), (0, 2), (1, 2), (1, 4), (3, 4)]
     assert sorted((row["offset"], row["key"]) for row in result.rows["stuck_lso"]) == [
@@ -217,7 +217,7 @@ def test_too_much_data_is_read_by_shares_of_its_keys() -> None:
         (3, None),
         (5, None),
     ]
-    assert result.unknown == {B: (BUSY,)}
+    assert (result.unknown, result.rows["raised"]) == ({B: (BUSY,)}, raised)
     most = MOST_SHARES * 2
     text = "it takes 5 MiB, even for one of 256 parts of its keys"
     assert read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from checkers.anomalies import FINDERS
+from checkers.evidence.tables import REPLICA_PLACE
 from checkers.finding import BATCH, LIST
 from harness.audit.judge_copies import KEY_STATES, NO_ROWS, Rows
 from harness.audit.live.cluster import PATIENT, AuditedCluster
@@ -41,6 +42,8 @@ MOST_SHARES: Final = 256
 """The most shares of keys in which partitions are read."""
 PARTITION_BYTES: Final = 64 << 10
 """Of an answer. A larger batch is sent where its partition is the first one with records."""
+SAME_STATEMENT: Final = {**dict.fromkeys(FINDERS, (*REPLICA_PLACE, "anomaly", "offset")), "replicas": REPLICA_PLACE}
+"""The columns in which two rows agree that say the same of a replica; of other tables, all columns."""
 Holders: TypeAlias = Mapping[tuple[Place, bytes, int], Sequence[int]]
 """The brokers that had a disputed record, by partition, key and offset."""
 
@@ -197,12 +200,10 @@ def of_all_keys(readings: Sequence[CheckedReading]) -> CheckedReading:
 
 def _different(name: str, rows: Rows) -> Rows:
     """Return the rows of a table. Of several rows with the same statement about a replica, return only one."""
-    columns = ("broker", "anomaly", "offset") if name in FINDERS else ("broker",) if name == "replicas" else None
+    columns = SAME_STATEMENT.get(name)
     different: dict[object, CheckerRow] = {}
     for row in sorted(rows, key=lambda row: row.get("key") is None):
-        of_replica = row.get("run"), place_of(row)
-        identity = row.items() if columns is None else (*of_replica, *(row[column] for column in columns))
-        different.setdefault(repr(identity), row)
+        different.setdefault(tuple(map(row.get, columns)) if columns else repr(row), row)
     return list(different.values())
 
 
