@@ -242,19 +242,19 @@ def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
     if refusal and (refusal["error"] not in ALSO_OF_SLOW_BROKERS or refusal["longest_silence_s"] <= LONGEST_SILENCE_S):
         name, _ = scenario_and_process(refusal["process"])
         scenario = next((each for each in manifest["scenarios"] if each["name"] == name), manifest["scenarios"][0])
-        place = min(places_of(scenario))
         text = f"{refusal['operation']}; no fault was injected, and the operation is valid"
-        witness, facts = {"error": refusal["error"]}, {"offset": 0, "effect": "visible", "explanation": text}
-        yield finding_about("refused-operation", place, scenario["replicas"][str(place[1])], witness, **facts)
+        yield _about_scenario("refused-operation", scenario, text, {"error": refusal["error"]})
 
 
 def _accepted(manifest: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield ``accepted-request`` for stale requests that brokers accepted (`harness.play.stale_requests`)."""
     if requests := manifest.get("accepted_requests"):
-        scenario = manifest["scenarios"][0]
-        place = min(places_of(scenario))
         text = f"brokers accepted requests that they must refuse: {'; '.join(requests)}"
-        facts = {"offset": 0, "effect": "visible", "explanation": text}
-        yield finding_about(
-            "accepted-request", place, scenario["replicas"][str(place[1])], {"requests": requests}, **facts
-        )
+        yield _about_scenario("accepted-request", manifest["scenarios"][0], text, {"requests": requests})
+
+
+def _about_scenario(anomaly: str, scenario: Mapping[str, Any], text: str, witness: Mapping[str, Any]) -> Finding:
+    """Return a finding about all replicas of a scenario's first partition."""
+    place = min(places_of(scenario))
+    brokers = scenario["replicas"][str(place[1])]
+    return finding_about(anomaly, place, brokers, witness, offset=0, effect="visible", explanation=text)

@@ -19,7 +19,7 @@ from harness.kafka_api.client_requests import (
     init_producer_id,
     produce,
 )
-from harness.kafka_api.connection import RetryPolicy, ask
+from harness.kafka_api.connection import RetryPolicy, ask, retried
 from harness.kafka_api.fetch import list_log_ends
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
@@ -114,14 +114,7 @@ def _coordinator(cluster: Cluster) -> Address:
 
 def _valid(cluster: Cluster, where: Where, request: Request[T]) -> T:
     """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
-
-    def answered() -> list[T]:
-        try:
-            return [ask(where(), request, ONE_ANSWER)]
-        except RetriableError:
-            return []
-
-    return cluster.clock.wait_until(answered, cluster.settle_s, f"an answer to {type(request.message).__name__}")[0]
+    return retried(lambda: ask(where(), request, ONE_ANSWER), cluster.clock, cluster.settle_s, (RetriableError,))
 
 
 def _is_accepted(address: Address, request: Request[T]) -> bool:

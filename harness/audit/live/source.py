@@ -97,12 +97,15 @@ def read_with_executors(
         """Read on, and replace the readings."""
         nonlocal readings
         context, addresses = session.sparkContext, cluster.client.brokers
-        tasks = [
-            replace(task, share=share)
-            for task in divided(
-                readings, goals, addresses, tasks=context.defaultParallelism, rate_bytes_s=rate_bytes_s, is_last=is_last
-            )
-        ]
+        tasks = divided(
+            readings,
+            goals,
+            addresses,
+            tasks=context.defaultParallelism,
+            rate_bytes_s=rate_bytes_s,
+            is_last=is_last,
+            share=share,
+        )
         describe_job(session, f"read {len(readings)} replicas {where}")
         # The rows of an RDD, which have the login, are in no plan and no event log.
         rows_of_tasks = context.parallelize([(pickle.dumps(task),) for task in tasks], len(tasks)).toDF("task binary")
@@ -167,6 +170,7 @@ def divided(
     tasks: int,
     rate_bytes_s: int | None,
     is_last: bool = False,
+    share: KeyShare = ALL_KEYS,
 ) -> list[BrokerTask]:
     """Return about so many tasks, at least one for each broker. Together they keep to the rate limit.
 
@@ -174,8 +178,8 @@ def divided(
     """
     by_broker = readings_by_broker(readings)
     each = max(min(tasks, MAX_TASKS) // max(len(by_broker), 1), 1)
-    shares = [(broker, mine[at::each]) for broker, mine in by_broker.items() for at in range(min(each, len(mine)))]
-    rate = None if rate_bytes_s is None else max(rate_bytes_s // len(shares), 1)
+    parts = [(broker, mine[at::each]) for broker, mine in by_broker.items() for at in range(min(each, len(mine)))]
+    rate = None if rate_bytes_s is None else max(rate_bytes_s // len(parts), 1)
     security = next((address.security for address in addresses.values()), None)
     login = None if security is None else security.without_files
     return [
@@ -183,12 +187,13 @@ def divided(
             number,
             broker,
             replace(addresses[broker], security=login),
-            tuple(map(copy, share)),
-            {reading.partition: goals[reading.partition] for reading in share if reading.partition in goals},
+            tuple(map(copy, part)),
+            {reading.partition: goals[reading.partition] for reading in part if reading.partition in goals},
             is_last,
             rate,
+            share,
         )
-        for number, (broker, share) in enumerate(shares, MAX_TASKS if is_last else 0)
+        for number, (broker, part) in enumerate(parts, MAX_TASKS if is_last else 0)
     ]
 
 
