@@ -149,6 +149,8 @@ def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(ru
         wait(lambda: log.read_text().endswith("bye\n"), description="the signal of the file")
         subject.start(2)
         wait(lambda: log.read_text().count("up 2") == 2, description="the second start")
+        # A child that is forked and does not run its program yet is not found by its environment.
+        wait(lambda: len(leftovers.processes_of(RUN)) == 4, description="each broker and its child again")
     wait(lambda: not leftovers.processes_of(RUN), description="the end of the children")
     home = tmp_path / "work" / "broker-2"
     assert (home / "data" / "prepared").read_text() == f"{own.cluster_id}\n"
