@@ -7,21 +7,26 @@
 ``cleaner_java`` opens folders with ``UnifiedLog``, appends batches as a follower does and runs ``Cleaner`` in one JVM,
 on command. Cases reach what a cluster does not reach in minutes: offsets 2^31 apart, segments that span more (of
 Kafka before 0.10.2, which are split when they are cleaned), old timestamps, batches larger than the cleaner's buffers,
-maps that hold a few keys, passes that are aborted, restarts in order and after a crash.
+maps that hold a few keys, several leader epochs, tails that are truncated, passes that are aborted, restarts in order
+and after a crash, also in the middle of a swap or of a deletion.
 
 After each step, the folder is read back and judged twice. **By the truth**: a consumer that reads committed records
 gets nothing that was aborted, and the last committed record of every key; both with the stored ``.txnindex`` files and
 with those that recovery would write. No tombstone or marker is removed before it has waited for
-``delete.retention.ms``. **By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``,
-segments and last stable offset are equal. The model has no small maps, aborted passes or segments that are split: from
-there on, a case is judged by the truth alone.
+``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, time indexes end with the
+latest timestamp, a start removes temporary files, and the recovery point after a crash is not beyond what was flushed.
+**By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments and last stable
+offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
+judged by the truth alone.
 
 A case with a difference is reduced to few steps. ``--planted`` patches the cleaner with an error of the kind of
 KAFKA-20036: once a segment of a log was split, every marker counts as not needed.
 Prints each difference, then passes and passes per minute. Exits 1 if there was a difference.
 
 A split loses the ``.txnindex`` of the segment in Kafka 3.9, 4.2 and 4.4, so that aborted records are served as
-committed (``results/upstream/split-segment-without-txnindex.md``). Such cases end there, and are counted.
+committed (``results/upstream/split-segment-without-txnindex.md``). Such cases end there, and are counted. Indexes are
+large: where one is full, passes and recoveries of these versions fail, which needs a ``segment.index.bytes`` that is
+hundreds of times smaller than the default.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -47,6 +53,7 @@ import click
 from harness.broker_files.segments.batches import Batch, iter_batches, iter_records
 from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.records import COMMIT, MARKERS, Record, marker_record
+from harness.broker_files.side_files.checkpoints import read_leader_epochs
 from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry, iter_txnindex
 from harness.model_checking.conform.picture import log_fields, parsed
 from harness.models.log.batch import ModelBatch, encoded
@@ -67,6 +74,9 @@ LARGE_MAP_BYTES: Final = 1 << 16
 ANSWER_S: Final = 60
 FAR: Final = 2**31 + 7
 PLAIN: Final = -1
+FILES: Final = (".log", ".index", ".timeindex", ".txnindex")
+"""Of a segment, in the order in which the cleaner renames them (``LogSegment.changeFileSuffixes``)."""
+TEMPORARY: Final = frozenset({".deleted", ".cleaned", ".swap"})
 TIME_ENTRY: Final = struct.Struct(">qi")
 """Timestamp and relative offset (``TimeIndex``)."""
 WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
@@ -120,14 +130,25 @@ class Pass:
 
 
 @dataclass(frozen=True)
+class Elect:
+    """Begin a leader epoch."""
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """Remove all that is not replicated."""
+
+
+@dataclass(frozen=True)
 class Restart:
     """Open the folder again, after an orderly shutdown or after a crash.
 
-    ``in_swap``: the crash came when a cleaned segment, equal to the first one, was about to replace it.
+    ``renamed``: the crash came while a cleaned segment, equal to the first one, replaced it, after so many of its files
+    had their final names; -1: before the old files were removed. None: another moment.
     """
 
     in_order: bool
-    in_swap: bool = False
+    renamed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +156,14 @@ class Merge:
     """Make one segment of all but the last, as Kafka before 0.10.2 wrote them, and open the folder again."""
 
 
-Step: TypeAlias = Write | End | Roll | Jump | Pass | Restart | Merge
+@dataclass(frozen=True)
+class Delete:
+    """The last step: the partition is deleted, and the broker crashes after the deletion of so many files."""
+
+    files: int
+
+
+Step: TypeAlias = Write | End | Roll | Jump | Pass | Elect | Truncate | Restart | Merge | Delete
 
 
 class DifferenceError(Exception):
@@ -146,6 +174,11 @@ class LostIndexError(Exception):
     """A split lost aborted transactions from ``.txnindex``: a known error of Kafka."""
 
 
+WEIGHTS: Final = {
+    "write": 10, "end": 5, "roll": 5, "jump": 1, "pass": 4, "elect": 1.5, "truncate": 0.8, "restart": 0.6,
+}  # fmt: skip
+
+
 def random_steps(seed: int) -> list[Step]:
     """Return the steps of a case."""
     random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
@@ -153,7 +186,7 @@ def random_steps(seed: int) -> list[Step]:
     is_far, has_small_maps, merges = (random.random() < share for share in (0.2, 0.1, 0.3))
     steps: list[Step] = []
     for _ in range(random.randint(10, 50)):
-        kind = random.choices(("write", "end", "roll", "jump", "pass", "restart"), (10, 5, 5, 1, 4, 0.6))[0]
+        kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
         match kind:
             case "write":
                 steps.append(
@@ -189,14 +222,18 @@ def random_steps(seed: int) -> list[Step]:
                         random.choice((1, 2, 4, 8)) if is_aborted else -1,
                     )
                 )
+            case "elect":
+                steps.append(Elect())
+            case "truncate":
+                steps.append(Truncate())
             case _:
-                steps.append(Restart(*random.choice(((True, False), (False, False), (False, True)))))
+                steps.append(Restart(random.randrange(3) == 0, random.choice((None, -1, 0, 1, 2, 3))))
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
         steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(RETENTION_MS + 1)]
-    return steps
+    return [*steps, Delete(random.choice((0, 2, 99)))]
 
 
 @dataclass
@@ -287,8 +324,24 @@ class Producer:
 
 
 @dataclass
+class Written:
+    """What the batches up to an offset say of producers and transactions.
+
+    ``outcomes``: COMMIT, ABORT or None (open) by the number of the transaction. ``txn_of``: the number of the open
+    transaction by producer.
+    """
+
+    producers: dict[int, Producer] = field(default_factory=dict)
+    outcomes: dict[int, str | None] = field(default_factory=dict)
+    txn_of: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
 class Case:
-    """One log: the steps, the model of the log, and the truth about each record. ``modelled``: see the module."""
+    """One log: the steps, the model of the log, and the truth about each record. ``modelled``: see the module.
+
+    ``replicated``: the truth at the high watermark.
+    """
 
     jvm: Jvm
     folder: Path
@@ -296,13 +349,11 @@ class Case:
     modelled: bool = True
     now_ms: int = START_MS
     model: Replica = field(default_factory=lambda: Replica(0))
-    producers: dict[int, Producer] = field(default_factory=dict)
-    outcomes: dict[int, str | None] = field(default_factory=dict)
-    """COMMIT, ABORT or None (open) by the number of the transaction."""
+    truth: Written = field(default_factory=Written)
+    replicated: Written = field(default_factory=Written)
     written: list[ModelBatch] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=count)
-    txn_of: dict[int, int] = field(default_factory=dict)
-    """The number of the open transaction by producer."""
+    leader_epoch: int = 0
     next_offset: int = 0
     high_watermark: int = 0
     ended: list[tuple[int, int]] = field(default_factory=list)
@@ -319,7 +370,6 @@ class Case:
     def run(self, steps: Sequence[Step]) -> None:
         """Play the steps. Raises `DifferenceError`."""
         self.folder.mkdir()
-        self.model.begin_epoch(0, 0)
         self._open(in_order=True)
         for step in steps:
             self._play(step)
@@ -327,9 +377,17 @@ class Case:
 
     def _open(self, *, in_order: bool) -> None:
         self.ended.clear()
-        answer = self.jvm.ask(f"open {self.folder} {int(in_order)} {RETENTION_MS} {EXPIRATION_MS} {self.dirty_from} "
-                              f"{self.high_watermark} {self.now_ms}")  # fmt: skip
+        temporary = temporary_files(self.folder)
+        answer = self._ask_to_open(self.folder, in_order=in_order)
+        if remaining := temporary & temporary_files(self.folder):
+            raise DifferenceError(f"temporary files are left after a start: {', '.join(name for name, _ in remaining)}")
+        if int(answer[4]) != (expected := int(answer[2]) if in_order else 0):
+            raise DifferenceError(f"the recovery point after a start is {answer[4]} instead of {expected}")
         self._compare(answer)
+
+    def _ask_to_open(self, folder: Path, *, in_order: bool) -> list[str]:
+        times = f"{RETENTION_MS} {EXPIRATION_MS} {self.dirty_from} {self.high_watermark} {self.now_ms}"
+        return self.jvm.ask(f"open {folder} {int(in_order)} {times}")
 
     @property
     def next_end(self) -> int:
@@ -350,22 +408,37 @@ class Case:
                 self.rolls |= offsets >= FAR
             case Pass():
                 self._pass(step)
-            case Restart(in_order, in_swap):
+            case Elect():
+                self.leader_epoch += 1
+            case Truncate():
+                self._truncate()
+            case Restart() | Merge() | Delete():
                 self.jvm.ask("close")
-                if in_swap:
-                    begin_swap(min(self.folder.glob("*.log")))
-                if in_order:
-                    self.emptied.add(empty_indexes(max(self.folder.glob("*.log"))))
-                    self.model.reopen()
-                    self.model.expire(self.now_ms, EXPIRATION_MS)
-                else:
-                    self.model.recover()
-                self._open(in_order=in_order)
+                self._open_again(step)
+
+    def _open_again(self, step: Restart | Merge | Delete) -> None:
+        match step:
+            case Restart(True):
+                self.emptied.add(empty_indexes(max(self.folder.glob("*.log"))))
+                self.model.reopen()
+                self.model.expire(self.now_ms, EXPIRATION_MS)
+                self._open(in_order=True)
+            case Restart(False, renamed):
+                if renamed is not None:
+                    begin_swap(min(self.folder.glob("*.log")), renamed)
+                self.model.recover()
+                self._open(in_order=False)
             case Merge():
-                self.jvm.ask("close")
                 self.modelled = False
                 self.emptied |= merge(self.folder)
                 self._open(in_order=True)
+            case Delete(files):
+                deleted = self.folder.with_name(f"{self.folder.name}.{'0' * 32}-delete")
+                shutil.copytree(self.folder, deleted)
+                for path in sorted(deleted.iterdir())[:files]:
+                    path.unlink()
+                self._ask_to_open(deleted, in_order=False)
+                shutil.rmtree(deleted)
 
     def _write(self, step: Write) -> None:
         base, stamp_ms = self.next_offset, self.now_ms - step.age_ms
@@ -373,20 +446,21 @@ class Case:
             Record(base + n, stamp_ms, b"k%d" % key, None if deletes else b"%d" % (base + n) * step.value_bytes)
             for n, (key, deletes) in enumerate(step.keys)
         )
-        batch = ModelBatch(base, records[-1].offset, records, stamp_ms, codec=step.codec)
+        batch = ModelBatch(base, records[-1].offset, records, stamp_ms, self.leader_epoch, codec=step.codec)
         if step.producer != PLAIN:
-            producer = self.producers.setdefault(step.producer, Producer(1000 + step.producer))
+            producer = self.truth.producers.setdefault(step.producer, Producer(1000 + step.producer))
             if producer.first is None:
-                producer.first, self.txn_of[step.producer] = base, next(self.numbers)
-                self.outcomes[self.txn_of[step.producer]] = None
-            batch = ModelBatch(base, records[-1].offset, records, stamp_ms, codec=step.codec, transactional=True,
+                producer.first, self.truth.txn_of[step.producer] = base, next(self.numbers)
+                self.truth.outcomes[self.truth.txn_of[step.producer]] = None
+            batch = ModelBatch(base, records[-1].offset, records, stamp_ms, self.leader_epoch, codec=step.codec,
+                               transactional=True,
                                producer_id=producer.producer_id, producer_epoch=producer.epoch,
-                               base_sequence=producer.sequence, txn=self.txn_of[step.producer])  # fmt: skip
+                               base_sequence=producer.sequence, txn=self.truth.txn_of[step.producer])  # fmt: skip
             producer.sequence += len(records)
         self._append(batch, replicates=step.replicates)
 
     def _end(self, step: End) -> None:
-        producer = self.producers.get(step.producer)
+        producer = self.truth.producers.get(step.producer)
         if producer is None or producer.first is None:
             return
         if step.bumps:
@@ -394,10 +468,10 @@ class Case:
         at = self.next_offset
         self.ended.append((producer.first, at))
         producer.first = None
-        self.outcomes[self.txn_of[step.producer]] = step.kind
-        marker = ModelBatch(at, at, (marker_record(at, self.now_ms, step.kind),), self.now_ms, transactional=True,
-                            producer_id=producer.producer_id, producer_epoch=producer.epoch, control=True,
-                            txn=self.txn_of[step.producer])  # fmt: skip
+        self.truth.outcomes[self.truth.txn_of[step.producer]] = step.kind
+        marker = ModelBatch(at, at, (marker_record(at, self.now_ms, step.kind),), self.now_ms, self.leader_epoch,
+                            transactional=True, producer_id=producer.producer_id, producer_epoch=producer.epoch,
+                            control=True, txn=self.truth.txn_of[step.producer])  # fmt: skip
         self._append(marker, replicates=step.replicates)
 
     def _append(self, batch: ModelBatch, *, replicates: bool) -> None:
@@ -408,9 +482,19 @@ class Case:
         self.model.append(batch, roll=rolls)
         if replicates:
             self.high_watermark = self.next_offset
+            self.replicated = deepcopy(self.truth)
         self.model.advance_high_watermark(self.high_watermark)
         answer = self.jvm.ask(f"append {int(rolls)} {self.high_watermark} {encoded(batch).hex()}")
         self._compare(answer)
+
+    def _truncate(self) -> None:
+        at = self.high_watermark
+        self.written = [batch for batch in self.written if batch.base_offset < at]
+        self.ended = [(first, marker) for first, marker in self.ended if marker < at]
+        self.truth, self.next_offset, self.rolls = deepcopy(self.replicated), at, False
+        self.clean_since_ms = {offset: ms for offset, ms in self.clean_since_ms.items() if offset < at}
+        self.model.truncate(at)
+        self._compare(self.jvm.ask(f"truncate {at}"))
 
     def _pass(self, step: Pass) -> None:
         self.jvm.passes += 1
@@ -432,13 +516,18 @@ class Case:
 
         ``is_split``: the pass split a segment. Raises `LostIndexError` where that lost entries of ``.txnindex`` files.
         """
-        stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[4:]))
+        stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[5:]))
         segments = [read_segment(self.folder, base) for base in bases]
         entries_before, self.index_entries = self.index_entries, sum(len(it.aborted) for it in segments)
         if is_split and self.index_entries < entries_before:
             raise LostIndexError
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
+        epochs: dict[int, int] = {}
+        for batch in self.written:
+            epochs.setdefault(batch.leader_epoch, batch.base_offset)
+        if (stored := read_epochs(self.folder)) != epochs:
+            raise DifferenceError(f"leader-epoch-checkpoint has {stored} instead of {epochs}")
         for it in segments[:-1]:
             latest_ms = max((batch.max_timestamp_ms for batch in it.stored), default=it.last_indexed_ms)
             if it.time_index not in self.emptied and it.last_indexed_ms != latest_ms:
@@ -459,7 +548,7 @@ class Case:
 
     def _judge(self, segments: Sequence[StoredSegment], stable: int, cleaned_to: int | None) -> None:
         """Compare what consumers get with the truth."""
-        opened = {it.producer_id: it.first for it in self.producers.values() if it.first is not None}
+        opened = {it.producer_id: it.first for it in self.truth.producers.values() if it.first is not None}
         pending = [(first, marker) for first, marker in self.ended if marker >= self.high_watermark]
         first_open = min([*opened.values(), self.high_watermark])
         if stable != (expected := min([first_open, *(first for first, _ in pending)])):
@@ -486,7 +575,7 @@ class Case:
             self._judge_removed(present, committed, cleaned_to)
 
     def _is_committed(self, batch: ModelBatch) -> bool:
-        return not batch.control and (batch.txn is None or self.outcomes[batch.txn] == COMMIT)
+        return not batch.control and (batch.txn is None or self.truth.outcomes[batch.txn] == COMMIT)
 
     def _judge_removed(self, present: set[int], committed: Mapping[int, Record], cleaned_to: int) -> None:
         """No last tombstone of a key and no marker is removed before its retention has passed."""
@@ -572,11 +661,22 @@ def merge(folder: Path) -> set[int]:
     return emptied | {empty_indexes(first)}
 
 
-def begin_swap(path: Path) -> None:
-    """Leave the files of a segment as a cleaner does that has finished a segment, and not yet replaced the old one."""
-    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+def begin_swap(path: Path, renamed: int) -> None:
+    """Leave the files of a segment as a crash leaves them while its cleaned copy replaces it: see `Restart`."""
+    for suffix in FILES[max(0, renamed) :]:
         if (file := path.with_suffix(suffix)).exists():
-            shutil.copyfile(file, path.with_suffix(f"{suffix}.swap"))
+            (shutil.copyfile if renamed < 0 else shutil.move)(file, path.with_suffix(f"{suffix}.swap"))
+
+
+def temporary_files(folder: Path) -> set[tuple[str, int]]:
+    """Return the name and inode of each file that only a cleaner, a split or a deletion leaves."""
+    return {(path.name, path.stat().st_ino) for path in folder.iterdir() if path.suffix in TEMPORARY}
+
+
+def read_epochs(folder: Path) -> dict[int, int]:
+    """Return the first offset by leader epoch, of ``leader-epoch-checkpoint``."""
+    path = folder / "leader-epoch-checkpoint"
+    return read_leader_epochs(path.read_bytes(), source=str(path)) if path.exists() else {}
 
 
 def empty_indexes(path: Path) -> int:

@@ -19,7 +19,7 @@ import scala.runtime.BoxedUnit;
 public final class Kafka3 implements Passes.Opener {
     @Override
     public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers) {
-        UnifiedLog log = UnifiedLog.apply(folder, config, 0, 0, Passes.NEVER, new BrokerTopicStats(false), Passes.TIME,
+        UnifiedLog log = UnifiedLog.apply(folder, config, 0, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
             Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Option.empty(), true,
             new ConcurrentHashMap<>(), false, LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
         return new Passes.Log() {
@@ -72,6 +72,16 @@ public final class Kafka3 implements Passes.Opener {
             @Override
             public long logEnd() {
                 return log.logEndOffset();
+            }
+
+            @Override
+            public long recoveryPoint() {
+                return log.recoveryPoint();
+            }
+
+            @Override
+            public void truncate(long offset) {
+                log.truncateTo(offset);
             }
 
             @Override

@@ -13,7 +13,7 @@ public final class Kafka4 implements Passes.Opener {
     @Override
     public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers)
             throws Exception {
-        UnifiedLog log = UnifiedLog.create(folder, config, 0, 0, Passes.NEVER, new BrokerTopicStats(false), Passes.TIME,
+        UnifiedLog log = UnifiedLog.create(folder, config, 0, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
             Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Optional.empty());
         return new Passes.Log() {
             @Override
@@ -63,6 +63,16 @@ public final class Kafka4 implements Passes.Opener {
             @Override
             public long logEnd() {
                 return log.logEndOffset();
+            }
+
+            @Override
+            public long recoveryPoint() {
+                return log.recoveryPoint();
+            }
+
+            @Override
+            public void truncate(long offset) {
+                log.truncateTo(offset);
             }
 
             @Override

@@ -25,12 +25,14 @@ import org.apache.kafka.storage.internals.utils.Throttler;
  * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS
  *                                                open a partition's folder; CLEAN: whether a broker shut down in order
  * append ROLL HIGH_WATERMARK HEX                 append a batch as a follower does; ROLL: begin a segment first
+ * truncate OFFSET                                remove all from an offset on
  * pass NOW_MS MAP_BYTES CHECKS                   one pass; it is aborted at check CHECKS, where that is not negative
  * close
  * </pre>
  *
- * Answers are "ok", then the last stable offset, the log end and the first dirty offset, then the base offsets of all
- * segments; or "aborted" and the same; or "failed" with the error. The time of a pass is its argument: nothing waits.
+ * Answers are "ok", then the last stable offset, the log end, the first dirty offset and the recovery point, then the
+ * base offsets of all segments; or "aborted" and the same; or "failed" with the error. The time of a pass is its
+ * argument: nothing waits.
  */
 public final class Passes {
     /** A log of one version of Kafka. */
@@ -53,6 +55,10 @@ public final class Passes {
 
         long logEnd();
 
+        long recoveryPoint();
+
+        void truncate(long offset);
+
         List<Long> segments();
 
         void close();
@@ -63,13 +69,16 @@ public final class Passes {
         Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers) throws Exception;
     }
 
-    /** Does nothing later: deleted segments stay as files with a suffix. */
-    public static final Scheduler NEVER = new Scheduler() {
+    /** Writes leader epochs at once, and does nothing later: deleted segments stay as files with a suffix. */
+    public static final Scheduler SCHEDULER = new Scheduler() {
         public void startup() { }
 
         public void shutdown() { }
 
         public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
+            if (name.startsWith("leader-epoch-cache-flush")) {
+                task.run();
+            }
             return (ScheduledFuture<?>) Proxy.newProxyInstance(Passes.class.getClassLoader(),
                 new Class<?>[] {ScheduledFuture.class},
                 (self, method, arguments) -> method.getReturnType() == boolean.class ? true : null);
@@ -126,6 +135,7 @@ public final class Passes {
                 log.append(batch, batch.getInt(EPOCH_AT));
                 log.highWatermark(Long.parseLong(command[2]));
             }
+            case "truncate" -> log.truncate(Long.parseLong(command[1]));
             case "pass" -> {
                 nowMs = Long.parseLong(command[1]);
                 aborted = !clean(Integer.parseInt(command[2]), Integer.parseInt(command[3]));
@@ -137,7 +147,7 @@ public final class Passes {
             default -> throw new IOException("no command " + command[0]);
         }
         return (aborted ? "aborted " : "ok ") + log.lastStableOffset() + " " + log.logEnd() + " " + firstDirty + " "
-            + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
+            + log.recoveryPoint() + " " + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
     }
 
     /** Return false if the pass was aborted. */

@@ -10,10 +10,12 @@ Only leaders answer the ListOffsets (KIP-79) of consumers. Followers, too, answe
 the request.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -24,6 +26,9 @@ from harness.kafka_api import OUT_OF_RANGE, TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, error_name, per_topic, request, results_in
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
+
+if TYPE_CHECKING:
+    from kafka.protocol.api_message import ApiMessage
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
@@ -107,15 +112,16 @@ def _state(partition: Any) -> ReplicaState:
     )
 
 
-def choose_fetch_version(versions: Sequence[int] = FETCH_VERSIONS) -> Request[int]:
-    """Return the first of the Fetch versions that this broker supports (KIP-35). Raises `HarnessError` for none."""
+def choose_version(kind: type[ApiMessage] = FetchRequest, versions: Sequence[int] = FETCH_VERSIONS) -> Request[int]:
+    """Return the first of these versions of a request that a broker supports (KIP-35). Raises `HarnessError`."""
 
     def decode(answer: Any) -> int:
-        apis = [api for api in answer.api_keys if api.api_key == FetchRequest.API_KEY]
+        apis = [api for api in answer.api_keys if api.api_key == kind.API_KEY]
         for version in versions:
             if any(api.min_version <= version <= api.max_version for api in apis):
                 return version
-        raise HarnessError(f"it supports none of the versions {', '.join(map(str, versions))} of Fetch")
+        name = kind.__name__.removesuffix("Request")
+        raise HarnessError(f"it supports none of the versions {', '.join(map(str, versions))} of {name}")
 
     return request(ApiVersionsRequest, 0, decode)
 

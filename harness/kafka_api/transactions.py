@@ -121,12 +121,16 @@ def describe_transactions(
     return request(DescribeTransactionsRequest, 0, decode, transactional_ids=list(transactional_ids))
 
 
+STRICT: Final = 2
+"""The version of WriteTxnMarkers, and of transactions, with strict epochs: a marker's must be a new one (KIP-1228)."""
+
+
 def abort_transaction(
-    partition: TopicPartition, transaction: OpenTransaction, coordinator_epoch: int = 0
+    partition: TopicPartition, transaction: OpenTransaction, coordinator_epoch: int = 0, *, version: int = 1
 ) -> Request[None]:
     """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader.
 
-    `AbortTransactionHandler` sends this default if DescribeProducers has no marker.
+    `AbortTransactionHandler` sends this default if DescribeProducers has no marker. ``version``: 1, or `STRICT`.
     """
     marker = {
         "producer_id": transaction.producer_id,
@@ -134,7 +138,7 @@ def abort_transaction(
         "transaction_result": False,
         "topics": numbers_per_topic([partition]),
         "coordinator_epoch": coordinator_epoch,
-    }
+    } | ({"transaction_version": STRICT} if version == STRICT else {})
 
     action = f"the transaction in {partition[0]}-{partition[1]} cannot be aborted"
-    return acknowledged(WriteTxnMarkersRequest, 1, action, markers=[marker])
+    return acknowledged(WriteTxnMarkersRequest, version, action, markers=[marker])

@@ -1,12 +1,14 @@
 """Requests that brokers must refuse: of a producer that was fenced, that lost a batch, or that has no transaction.
 
 Client libraries do not send them, but a network delivers requests late. Sources: ``ProducerAppendInfo`` (sequences, and
-epochs of batches and markers: KIP-98, KIP-360), ``TransactionCoordinator``, and the verification of KIP-890.
+epochs of batches and markers: KIP-98, KIP-360, KIP-1228), ``TransactionCoordinator``, and the verification of KIP-890.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
+
+from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
@@ -20,10 +22,10 @@ from harness.kafka_api.client_requests import (
     produce,
 )
 from harness.kafka_api.connection import RetryPolicy, ask, retried
-from harness.kafka_api.fetch import list_log_ends
+from harness.kafka_api.fetch import choose_version, list_log_ends
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
-from harness.kafka_api.transactions import OpenTransaction, abort_transaction
+from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction
 
 TOPIC: Final = "stale-requests"
 PARTITION: Final = (TOPIC, 0)
@@ -63,9 +65,9 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
         valid(coordinator, end_transaction(producer, is_commit=True))
         cluster.wait(lambda: valid(leader, list_log_ends([PARTITION])) != end, "the marker of a transaction")
 
-    def abort(producer: ProducerIdentity, coordinator_epoch: int) -> Request[None]:
+    def abort(producer: ProducerIdentity, coordinator_epoch: int, version: int = 1) -> Request[None]:
         transaction = OpenTransaction(producer.producer_id, producer.producer_epoch, 0)
-        return abort_transaction(PARTITION, transaction, coordinator_epoch)
+        return abort_transaction(PARTITION, transaction, coordinator_epoch, version=version)
 
     plain = valid(leader, init_producer_id(None, TIMEOUT_MS))
     valid(leader, write(plain, 0))
@@ -87,6 +89,8 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     yield stale("a batch of a fenced producer", leader, write(fenced, 1))
     yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
     yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
+    if valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
+        yield stale("a marker of the transaction before", leader, abort(producer, 0, STRICT))
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))

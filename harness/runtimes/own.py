@@ -13,7 +13,7 @@ from harness.host.cache import cache_root
 from harness.host.ports import free_ports
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
-from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.fetch import choose_version
 from harness.runtimes.base import ClusterSpec
 from harness.targets.kafka import random_cluster_id
 from harness.targets.own import API_VERSIONS, LOG, SystemFile, filled
@@ -62,7 +62,7 @@ class OwnProcesses:
                     if not re.search(rule.removeprefix(LOG), text, re.MULTILINE):
                         continue
                 elif rule == API_VERSIONS:
-                    ask(address, choose_fetch_version())
+                    ask(address, choose_version())
                 else:
                     socket.create_connection((address.host, address.port), timeout=1.0).close()
                 ready.add(broker)

@@ -127,7 +127,7 @@ def test_truncation_takes_the_producers_back() -> None:
     assert shown(log) == ["0-0 k=1", "1-1 l=1"]
     assert {producer_id: producer.current_txn_first_offset for producer_id, producer in log.producers.items()} == {7: 0}
     assert (log.log_end, log.high_watermark) == (2, 2)
-    assert [segment.aborted for segment in log.segments] == [[], []]
+    assert [(segment.base_offset, segment.aborted) for segment in log.segments] == [(0, []), (1, []), (2, [])]
 
 
 def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> None:

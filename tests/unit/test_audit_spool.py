@@ -20,7 +20,7 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.key_share import ALL_KEYS
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
-from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.fetch import choose_version
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
@@ -316,4 +316,4 @@ def test_a_bucket_fills_up_to_one_second() -> None:
 
 @pytest.mark.parametrize(("spoken", "version"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
 def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], version: int) -> None:
-    assert FakeBroker({}, fetch_versions=spoken).ask(choose_fetch_version()) == version
+    assert FakeBroker({}, fetch_versions=spoken).ask(choose_version()) == version

@@ -24,7 +24,7 @@ from harness.kafka_api.fetch import (
     LATEST,
     NO_SUCH_OFFSET,
     ReplicaState,
-    choose_fetch_version,
+    choose_version,
     fetch,
     list_log_ends,
     list_offsets,
@@ -128,7 +128,7 @@ def _request_statuses(
     """Request the status of replicas. ``starts``: where to Fetch if a broker does not report the log end offset."""
 
     def ask(broker: int, caller: Connection) -> dict[TopicPartition, ReplicaStatus | str]:
-        version = caller.ask(choose_fetch_version())
+        version = caller.ask(choose_version())
         ends = caller.ask(list_log_ends(replicas[broker]))
         fetch_at = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
         offsets = {tp: offset for tp, offset in fetch_at.items() if isinstance(offset, int)}

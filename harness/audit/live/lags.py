@@ -17,7 +17,7 @@ from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
-from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
+from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_version, fetch
 from harness.kafka_api.topics import list_reassignments
 
 MISSING_BYTES = 1 << 20
@@ -104,7 +104,7 @@ def read_batches(
     """
     try:
         with cluster.client.connection(broker) as caller:
-            version = caller.ask(choose_fetch_version())
+            version = caller.ask(choose_version())
             request = fetch({tp: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)
             answer = caller.ask(request)[tp]
         if not isinstance(answer, ReplicaState):

@@ -22,7 +22,7 @@ from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, Connection
-from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.fetch import choose_version
 from harness.kafka_api.quorum import (
     FETCH_VERSIONS,
     LOG_START,
@@ -82,7 +82,7 @@ def find_active_controller(client: ClusterClient, controllers: Sequence[Address]
         try:
             with ExitStack() as on_error:
                 connection = on_error.enter_context(client.connection(address, METADATA))
-                version = connection.ask(choose_fetch_version(FETCH_VERSIONS))
+                version = connection.ask(choose_version(versions=FETCH_VERSIONS))
                 epoch = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=0).epoch
                 answer = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=max(epoch, 0))
                 if answer.error is None:

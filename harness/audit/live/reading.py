@@ -26,7 +26,7 @@ from harness.kafka_api.fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     ReplicaState,
-    choose_fetch_version,
+    choose_version,
     fetch,
     list_log_ends,
     list_log_starts,
@@ -295,7 +295,7 @@ def open_reader(
 ) -> BrokerReader:
     """Return a reader whose answers fit into the bucket of the rate limit."""
     fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
-    return BrokerReader(connection, clock, write, pay, connection.ask(choose_fetch_version()), fetch_bytes)
+    return BrokerReader(connection, clock, write, pay, connection.ask(choose_version()), fetch_bytes)
 
 
 def _drop_done(

@@ -28,7 +28,7 @@ from harness.judge.finding import CheckerRow, Place, name_of, place_of
 from harness.judge.verdict import UnknownReason
 from harness.kafka_api import OUT_OF_RANGE
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
+from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_version, fetch
 
 READINGS = 3
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
@@ -214,7 +214,7 @@ def still_there(cluster: AuditedCluster, items: Iterable[DisputedItem]) -> set[D
         by_broker.setdefault(item.broker, []).append(item)
 
     def ask(broker: int, caller: Connection) -> set[DisputedItem]:
-        version = caller.ask(choose_fetch_version())
+        version = caller.ask(choose_version())
         of_lists = [item for item in by_broker[broker] if item.shown_by == LIST]
         of_logs = [item for item in by_broker[broker] if item.shown_by != LIST]
         shown = _look_up(caller, of_lists, READ_COMMITTED, version)

@@ -220,8 +220,12 @@ class Replica:
             yield from segment.batches[bisect_left(segment.batches, offset, key=_LAST) :]
 
     def truncate(self, offset: int) -> None:
-        """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again."""
-        self.segments = [segment for segment in self.segments if segment.base_offset < offset] or [ModelSegment(offset)]
+        """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again.
+
+        A segment that begins there stays, without batches (``LocalLog.truncateTo``).
+        """
+        segments = [segment for segment in self.segments if segment.base_offset <= offset]
+        self.segments = segments or [ModelSegment(offset)]
         last = self.segments[-1]
         last.batches = [batch for batch in last.batches if batch.base_offset < offset]
         last.aborted = [entry for entry in last.aborted if entry.last_offset < offset]
