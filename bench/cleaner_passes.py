@@ -23,10 +23,12 @@ A case with a difference is reduced to few steps. ``--planted`` patches the clea
 KAFKA-20036: once a segment of a log was split, every marker counts as not needed.
 Prints each difference, then passes and passes per minute. Exits 1 if there was a difference.
 
-A split loses the ``.txnindex`` of the segment in Kafka 3.9, 4.2 and 4.4, so that aborted records are served as
-committed (``results/upstream/split-segment-without-txnindex.md``). Such cases end there, and are counted. Indexes are
-large: where one is full, passes and recoveries of these versions fail, which needs a ``segment.index.bytes`` that is
-hundreds of times smaller than the default.
+Two errors of Kafka 3.9, 4.2 and 4.4 are known. A split loses the ``.txnindex`` of the segment, so that aborted records
+are served as committed (``results/upstream/split-segment-without-txnindex.md``). A truncation after all producers have
+expired loads a snapshot with an open transaction, and does not read the marker after it
+(``results/upstream/truncation-without-marker.md``). Such cases end there, and are counted. Indexes are large: where one
+is full, passes and recoveries of these versions fail, which needs a ``segment.index.bytes`` that is hundreds of times
+smaller than the default.
 """
 
 from __future__ import annotations
@@ -39,20 +41,37 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 import click
+from cleaner_steps import (
+    FAR,
+    LARGE_MAP_BYTES,
+    PLAIN,
+    RETENTION_MS,
+    Delete,
+    Elect,
+    End,
+    Jump,
+    Merge,
+    Pass,
+    Restart,
+    Roll,
+    Step,
+    Truncate,
+    Write,
+    random_steps,
+)
 
 from harness.broker_files.segments.batches import Batch, iter_batches, iter_records
-from harness.broker_files.segments.codecs import CODECS, Codec
-from harness.broker_files.segments.records import COMMIT, MARKERS, Record, marker_record
+from harness.broker_files.segments.records import COMMIT, Record, marker_record
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry, iter_txnindex
 from harness.model_checking.conform.picture import log_fields, parsed
@@ -68,172 +87,21 @@ from harness.targets.jars import jars_for
 
 HERE = Path(__file__).resolve().parent
 START_MS: Final = 1_700_000_000_000
-RETENTION_MS: Final = 1000
 EXPIRATION_MS: Final = 2500
-LARGE_MAP_BYTES: Final = 1 << 16
 ANSWER_S: Final = 60
-FAR: Final = 2**31 + 7
-PLAIN: Final = -1
 FILES: Final = (".log", ".index", ".timeindex", ".txnindex")
-"""Of a segment, in the order in which the cleaner renames them (``LogSegment.changeFileSuffixes``)."""
+"""Of a segment."""
 TEMPORARY: Final = frozenset({".deleted", ".cleaned", ".swap"})
 TIME_ENTRY: Final = struct.Struct(">qi")
 """Timestamp and relative offset (``TimeIndex``)."""
-WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
-"""The encoder writes linked blocks in lz4, which Kafka rejects."""
-
-
-@dataclass(frozen=True)
-class Write:
-    """Write a batch. ``producer``: of a transaction, or `PLAIN`. ``keys``: each with whether it is deleted.
-
-    ``replicates``: the high watermark advances.
-    """
-
-    producer: int
-    keys: tuple[tuple[int, bool], ...]
-    age_ms: int = 0
-    value_bytes: int = 1
-    codec: Codec = "none"
-    replicates: bool = True
-
-
-@dataclass(frozen=True)
-class End:
-    """End a producer's transaction, if one is open. ``bumps``: the marker has the next epoch (KIP-890)."""
-
-    producer: int
-    kind: str
-    bumps: bool = False
-    replicates: bool = True
-
-
-@dataclass(frozen=True)
-class Roll:
-    """Begin a segment before the next batch."""
-
-
-@dataclass(frozen=True)
-class Jump:
-    """Leave offsets out, as compaction on a leader does that a follower copies from."""
-
-    offsets: int
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Let time pass, then run a pass. ``map_bytes``: of its map. ``checks``: it is aborted at that check; -1: never."""
-
-    after_ms: int
-    map_bytes: int = LARGE_MAP_BYTES
-    checks: int = -1
-
-
-@dataclass(frozen=True)
-class Elect:
-    """Begin a leader epoch."""
-
-
-@dataclass(frozen=True)
-class Truncate:
-    """Remove all that is not replicated."""
-
-
-@dataclass(frozen=True)
-class Restart:
-    """Open the folder again, after an orderly shutdown or after a crash.
-
-    ``renamed``: the crash came while a cleaned segment, equal to the first one, replaced it, after so many of its files
-    had their final names; -1: before the old files were removed. None: another moment.
-    """
-
-    in_order: bool
-    renamed: int | None = None
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Make one segment of all but the last, as Kafka before 0.10.2 wrote them, and open the folder again."""
-
-
-@dataclass(frozen=True)
-class Delete:
-    """The last step: the partition is deleted, and the broker crashes after the deletion of so many files."""
-
-    files: int
-
-
-Step: TypeAlias = Write | End | Roll | Jump | Pass | Elect | Truncate | Restart | Merge | Delete
 
 
 class DifferenceError(Exception):
     """Kafka differs from the model, or from the truth."""
 
 
-class LostIndexError(Exception):
-    """A split lost aborted transactions from ``.txnindex``: a known error of Kafka."""
-
-
-WEIGHTS: Final = {
-    "write": 10, "end": 5, "roll": 5, "jump": 1, "pass": 4, "elect": 1.5, "truncate": 0.8, "restart": 0.6,
-}  # fmt: skip
-
-
-def random_steps(seed: int) -> list[Step]:
-    """Return the steps of a case."""
-    random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
-    keys, producers = random.choice((2, 4, 12)), random.choice((1, 2, 3))
-    is_far, has_small_maps, merges = (random.random() < share for share in (0.2, 0.1, 0.3))
-    steps: list[Step] = []
-    for _ in range(random.randint(10, 50)):
-        kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
-        match kind:
-            case "write":
-                steps.append(
-                    Write(
-                        random.choice((PLAIN, *range(producers), *range(producers))),
-                        tuple((random.randrange(keys), random.random() < 1 / 3) for _ in range(random.randint(1, 3))),
-                        random.choice((0, 0, 500, 10 * 86_400_000)),
-                        random.choice((1, 1, 1, 1, 40, 3000)),
-                        random.choice(("none", "none", *WRITABLE)),
-                        random.randrange(6) > 0,
-                    )
-                )
-            case "end":
-                steps.append(
-                    End(
-                        random.randrange(producers),
-                        random.choice(MARKERS),
-                        random.choice((False, True)),
-                        random.randrange(6) > 0,
-                    )
-                )
-            case "roll":
-                steps.append(Roll())
-            case "jump":
-                steps.append(Jump(FAR if is_far else random.choice((1, 7, 1000))))
-            case "pass":
-                small = has_small_maps and random.choice((False, True))
-                is_aborted = random.randrange(14) == 0
-                steps.append(
-                    Pass(
-                        random.choice((0, 400, RETENTION_MS + 1, 3 * RETENTION_MS)),
-                        random.choice((80, 130)) if small else LARGE_MAP_BYTES,
-                        random.choice((1, 2, 4, 8)) if is_aborted else -1,
-                    )
-                )
-            case "elect":
-                steps.append(Elect())
-            case "truncate":
-                steps.append(Truncate())
-            case _:
-                steps.append(Restart(random.randrange(3) == 0, random.choice((None, -1, 0, 1, 2, 3))))
-    if merges:
-        steps.insert(random.randint(1, len(steps)), Jump(FAR))
-        steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
-        steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(0)]
-        steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(RETENTION_MS + 1)]
-    return [*steps, Delete(random.choice((0, 2, 99)))]
+class KnownError(Exception):
+    """A known error of Kafka; the message is what happened."""
 
 
 @dataclass
@@ -359,6 +227,8 @@ class Case:
     ended: list[tuple[int, int]] = field(default_factory=list)
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
+    is_empty: bool = True
+    """Whether the last segment has no batch: brokers begin no further one then."""
     dirty_from: int = 0
     index_entries: int = 0
     """The number of entries of all ``.txnindex`` files after the last step."""
@@ -402,7 +272,7 @@ class Case:
                 self._end(step)
             case Roll():
                 self.rolls = True
-            case Jump(offsets) if self.written:
+            case Jump(offsets) if not self.is_empty:
                 self.next_offset += offsets
                 # Kafka begins a segment where an offset does not fit in its index.
                 self.rolls |= offsets >= FAR
@@ -410,7 +280,7 @@ class Case:
                 self._pass(step)
             case Elect():
                 self.leader_epoch += 1
-            case Truncate():
+            case Truncate() if self.high_watermark < self.next_end:
                 self._truncate()
             case Restart() | Merge() | Delete():
                 self.jvm.ask("close")
@@ -425,7 +295,7 @@ class Case:
                 self._open(in_order=True)
             case Restart(False, renamed):
                 if renamed is not None:
-                    begin_swap(min(self.folder.glob("*.log")), renamed)
+                    self._begin_swap(renamed)
                 self.model.recover()
                 self._open(in_order=False)
             case Merge():
@@ -439,6 +309,20 @@ class Case:
                     path.unlink()
                 self._ask_to_open(deleted, in_order=False)
                 shutil.rmtree(deleted)
+
+    def _begin_swap(self, renamed: int) -> None:
+        """Let one cleaned segment replace the first two, or one where two cannot become one, and crash meanwhile."""
+        *inactive, active = sorted(self.folder.glob("*.log"))
+        bases = [int(path.stem) for path in (*inactive, active)]
+        paths = inactive[: 2 if len(inactive) > 1 and bases[2] - bases[0] < 2**31 else 1]
+        if not paths:
+            return
+        begin_swap(paths, renamed)
+        if self.modelled:
+            first, *others = self.model.segments[: len(paths)]
+            for segment in others:
+                first.batches += segment.batches
+                self.model.segments.remove(segment)
 
     def _write(self, step: Write) -> None:
         base, stamp_ms = self.next_offset, self.now_ms - step.age_ms
@@ -475,7 +359,7 @@ class Case:
         self._append(marker, replicates=step.replicates)
 
     def _append(self, batch: ModelBatch, *, replicates: bool) -> None:
-        rolls = self.rolls and bool(self.written)
+        rolls = self.rolls and not self.is_empty
         self.rolls = False
         self.next_offset = batch.last_offset + 1
         self.written.append(batch)
@@ -494,11 +378,15 @@ class Case:
         self.truth, self.next_offset, self.rolls = deepcopy(self.replicated), at, False
         self.clean_since_ms = {offset: ms for offset, ms in self.clean_since_ms.items() if offset < at}
         self.model.truncate(at)
-        self._compare(self.jvm.ask(f"truncate {at}"))
+        answer = self.jvm.ask(f"truncate {at}")
+        if self.model.last_stable_offset <= int(answer[1]) < self._first_unstable():
+            raise KnownError("a truncation left out a marker")
+        self._compare(answer)
 
     def _pass(self, step: Pass) -> None:
         self.jvm.passes += 1
         self.now_ms += step.after_ms
+        self.model.expire(self.now_ms, EXPIRATION_MS)
         answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks}")
         if answer[0] == "aborted" or step.map_bytes != LARGE_MAP_BYTES:
             self.modelled = False
@@ -514,13 +402,14 @@ class Case:
     def _compare(self, answer: Sequence[str], cleaned_to: int | None = None, *, is_split: bool = False) -> None:
         """Judge the folder. ``cleaned_to``: after a pass, the offset below which it may have left tombstones.
 
-        ``is_split``: the pass split a segment. Raises `LostIndexError` where that lost entries of ``.txnindex`` files.
+        ``is_split``: the pass split a segment. Raises `KnownError` where that lost entries of ``.txnindex`` files.
         """
         stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[5:]))
+        self.is_empty = bases[-1] == end
         segments = [read_segment(self.folder, base) for base in bases]
         entries_before, self.index_entries = self.index_entries, sum(len(it.aborted) for it in segments)
         if is_split and self.index_entries < entries_before:
-            raise LostIndexError
+            raise KnownError("a split lost a .txnindex")
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
         epochs: dict[int, int] = {}
@@ -546,17 +435,27 @@ class Case:
                 if actual[name] != value:
                     raise DifferenceError(f"{name}: {actual[name]}, in the model {value}")
 
+    def _open_transactions(self) -> dict[int, int]:
+        """First offset by producer."""
+        return {it.producer_id: it.first for it in self.truth.producers.values() if it.first is not None}
+
+    def _unreplicated(self) -> list[tuple[int, int]]:
+        return [(first, marker) for first, marker in self.ended if marker >= self.high_watermark]
+
+    def _first_unstable(self) -> int:
+        firsts = [*self._open_transactions().values(), *(first for first, _ in self._unreplicated())]
+        return min([*firsts, self.high_watermark])
+
     def _judge(self, segments: Sequence[StoredSegment], stable: int, cleaned_to: int | None) -> None:
         """Compare what consumers get with the truth."""
-        opened = {it.producer_id: it.first for it in self.truth.producers.values() if it.first is not None}
-        pending = [(first, marker) for first, marker in self.ended if marker >= self.high_watermark]
+        opened = self._open_transactions()
         first_open = min([*opened.values(), self.high_watermark])
-        if stable != (expected := min([first_open, *(first for first, _ in pending)])):
+        if stable != (expected := self._first_unstable()):
             raise DifferenceError(f"the last stable offset is {stable} instead of {expected}")
         with_index = Replica(0, [ModelSegment(it.base_offset, it.batches, it.aborted) for it in segments],
                              {pid: ProducerEntry(pid, current_txn_first_offset=first) for pid, first in opened.items()},
                              log_end=self.next_end, high_watermark=self.high_watermark,
-                             unreplicated=pending)  # fmt: skip
+                             unreplicated=self._unreplicated())  # fmt: skip
         recovered = Replica(0)
         for segment in segments:
             for number, batch in enumerate(segment.batches):
@@ -649,23 +548,35 @@ def merge(folder: Path) -> set[int]:
     emptied = {empty_indexes(active)}
     if not inactive:
         return emptied
-    first, *others = inactive
-    for suffix in (".log", ".txnindex"):
-        paths = [path.with_suffix(suffix) for path in (first, *others)]
-        content = b"".join(path.read_bytes() for path in paths if path.exists())
-        if suffix == ".log" or content:
-            first.with_suffix(suffix).write_bytes(content)
-    for path in others:
-        for suffix in (".log", ".txnindex", ".index", ".timeindex"):
+    files = joined(inactive)
+    remove(inactive)
+    for suffix, content in files.items():
+        inactive[0].with_suffix(suffix).write_bytes(content)
+    return emptied | {empty_indexes(inactive[0])}
+
+
+def begin_swap(paths: Sequence[Path], renamed: int) -> None:
+    """Leave the files of segments as a crash leaves them while one cleaned segment replaces them: see `Restart`."""
+    files = joined(paths)
+    if renamed >= 0:
+        remove(paths)
+    for number, (suffix, content) in enumerate(files.items()):
+        final = suffix if number < renamed else f"{suffix}.swap"
+        paths[0].with_suffix(final).write_bytes(content)
+
+
+def joined(paths: Sequence[Path]) -> dict[str, bytes]:
+    """Return the files of a segment with the content of several ones; its indexes have no entries."""
+    index = b"".join(it.read_bytes() for path in paths if (it := path.with_suffix(".txnindex")).exists())
+    content = {".log": b"".join(path.read_bytes() for path in paths), ".index": b"", ".timeindex": b""}
+    return content | ({".txnindex": index} if index else {})
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove the files of segments."""
+    for path in paths:
+        for suffix in FILES:
             path.with_suffix(suffix).unlink(missing_ok=True)
-    return emptied | {empty_indexes(first)}
-
-
-def begin_swap(path: Path, renamed: int) -> None:
-    """Leave the files of a segment as a crash leaves them while its cleaned copy replaces it: see `Restart`."""
-    for suffix in FILES[max(0, renamed) :]:
-        if (file := path.with_suffix(suffix)).exists():
-            (shutil.copyfile if renamed < 0 else shutil.move)(file, path.with_suffix(f"{suffix}.swap"))
 
 
 def temporary_files(folder: Path) -> set[tuple[str, int]]:
@@ -706,7 +617,7 @@ class Tries:
     path: str
     top: Path
     passes: int = 0
-    lost_indexes: int = 0
+    known: Counter[str] = field(default_factory=Counter)
     probes: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=count)
     _running: ExitStack = field(default_factory=ExitStack)
@@ -735,8 +646,8 @@ class Tries:
         before = self._jvm.passes
         try:
             case.run(steps)
-        except LostIndexError:
-            self.lost_indexes += 1
+        except KnownError as error:
+            self.known[str(error)] += 1
             self._jvm.ask("close")
         except DifferenceError as error:
             self._running.close()
@@ -771,8 +682,8 @@ def main(target: str, cases: int, seed: int, *, patches: tuple[Path, ...], plant
             if found == most:
                 break
         minutes = (time.monotonic() - started_s) / 60
-        print(f"{target}: {tries.passes} passes, {tries.passes / minutes:.0f} a minute; {found} differences; "
-              f"in {tries.lost_indexes} cases a split lost a .txnindex")  # fmt: skip
+        known = "".join(f"; in {number} cases {event}" for event, number in sorted(tries.known.items()))
+        print(f"{target}: {tries.passes} passes, {tries.passes / minutes:.0f} a minute; {found} differences{known}")
         if patches:
             print(*sorted(tries.probes), sep="\n")
     sys.exit(1 if found else 0)

@@ -130,6 +130,21 @@ def test_truncation_takes_the_producers_back() -> None:
     assert [(segment.base_offset, segment.aborted) for segment in log.segments] == [(0, []), (1, []), (2, [])]
 
 
+def test_truncation_leaves_out_markers_if_all_producers_have_expired() -> None:
+    """``UnifiedLog.rebuildProducerState``; found by `bench/cleaner_passes.py`."""
+    log = replica(data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1"))
+    log.expire(EXPIRATION_MS, EXPIRATION_MS)
+    log.truncate(2)
+    assert log.last_stable_offset == 2
+    log = Replica(1)
+    for number, batch in enumerate((data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1"))):
+        log.append(batch, roll=number == 1)
+    log.advance_high_watermark(2)
+    log.expire(EXPIRATION_MS, EXPIRATION_MS)
+    log.truncate(2)
+    assert log.last_stable_offset == 0
+
+
 def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> None:
     log = Replica(1)
     for batch in (OPEN, marker(1, ABORT, 7), data(2, "l=1", txn=7), marker(3, ABORT, 7)):

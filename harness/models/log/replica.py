@@ -222,8 +222,10 @@ class Replica:
     def truncate(self, offset: int) -> None:
         """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again.
 
-        A segment that begins there stays, without batches (``LocalLog.truncateTo``).
+        A segment that begins there stays, without batches (``LocalLog.truncateTo``). If all producers have expired, no
+        batch after the snapshot is read (``UnifiedLog.rebuildProducerState``, ``isEmptyBeforeTruncation``).
         """
+        reads_batches = bool(self.producers or self.unreplicated)
         segments = [segment for segment in self.segments if segment.base_offset <= offset]
         self.segments = segments or [ModelSegment(offset)]
         last = self.segments[-1]
@@ -239,7 +241,7 @@ class Replica:
         self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
         newest = max(self.snapshots, default=self.log_start)
         self.producers = dict(self.snapshots.get(newest, {}))
-        for batch in self.from_offset(newest):
+        for batch in self.from_offset(newest) if reads_batches else ():
             self._note(batch)
 
     def recover(self) -> None:
