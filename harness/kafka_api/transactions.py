@@ -31,12 +31,16 @@ OpenTransactions: TypeAlias = "tuple[OpenTransaction, ...] | None"
 
 @dataclass(frozen=True)
 class ActiveProducer:
-    """A producer that a replica remembers. ``first_offset``: of its open transaction; None without one."""
+    """A producer that a replica remembers.
+
+    ``first_offset``: of its open transaction; None without one. ``coordinator_epoch``: of its last marker; -1 without.
+    """
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     first_offset: int | None
+    coordinator_epoch: int
 
 
 def describe_producers(
@@ -53,7 +57,9 @@ def describe_producers(
 
 def _producer(producer: Any) -> ActiveProducer:
     offset = producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
-    return ActiveProducer(producer.producer_id, producer.producer_epoch, producer.last_sequence, offset)
+    return ActiveProducer(
+        producer.producer_id, producer.producer_epoch, producer.last_sequence, offset, producer.coordinator_epoch
+    )
 
 
 def open_transactions(producers: tuple[ActiveProducer, ...] | str) -> OpenTransactions:

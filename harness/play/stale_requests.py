@@ -13,6 +13,7 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.cluster.cluster import Cluster
+from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import (
     ProducerIdentity,
@@ -25,7 +26,7 @@ from harness.kafka_api.connection import RetryPolicy, ask, retried
 from harness.kafka_api.fetch import choose_version, list_log_ends
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
-from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction
+from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction, describe_producers
 
 TOPIC: Final = "stale-requests"
 PARTITION: Final = (TOPIC, 0)
@@ -90,7 +91,11 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
     yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
     if valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
-        yield stale("a marker of the transaction before", leader, abort(producer, 0, STRICT))
+        known = valid(leader, describe_producers([PARTITION]))[PARTITION]
+        if isinstance(known, str):
+            raise HarnessError(f"DescribeProducers of {TOPIC}-0: {known}")
+        (epoch,) = (it.coordinator_epoch for it in known if it.producer_id == producer.producer_id)
+        yield stale("a marker of the transaction before", leader, abort(producer, epoch, STRICT))
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
