@@ -25,6 +25,7 @@ from harness.host.clock import Clock, RealClock, Stages
 from harness.host.workspace import Workspace
 from harness.judge.progress import Progress
 from harness.judge.verdict import RunResult
+from harness.kafka_api.messages import RefusedError
 from harness.play import applications
 from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.group_workload import groups_of
@@ -32,6 +33,7 @@ from harness.play.options import RunOptions
 from harness.play.protection import Gates, GuardBeside, Protection
 from harness.play.run_plan import NO_FAULT, PreparedRun, RunPlan, plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
+from harness.play.stale_requests import TOPIC as STALE_REQUESTS
 from harness.play.stale_requests import accepted_stale_requests
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
@@ -160,11 +162,14 @@ def conduct(
 
 
 def _send_stale_requests(plan: RunPlan, cluster: Cluster, manifest: Manifest) -> None:
-    """Note in the manifest which stale requests brokers accepted, in a run of Kafka without a fault."""
+    """Note in the manifest which stale requests brokers accepted, or which valid one they refused, without a fault."""
     if plan.nemesis.name != NO_FAULT or plan.target.system != KAFKA or plan.is_served:
         return
     try:
         manifest.content["accepted_requests"] = accepted_stale_requests(cluster)
+    except RefusedError as error:
+        operation = f"{STALE_REQUESTS}, a valid request: {error}"
+        manifest.content["refusal"] = {"process": STALE_REQUESTS, "error": str(error), "operation": operation}
     except (HarnessError, OSError) as error:
         log.warning("it is not known whether brokers refuse stale requests: %s", error)
 

@@ -34,7 +34,8 @@ PRODUCER: Final = TOPIC
 """The transactional id."""
 LATEST, FENCED = 2**31 - 1, -1
 """Epochs of coordinators."""
-TIMEOUT_MS: Final = 60_000
+TIMEOUT_MS: Final = 600_000
+"""Of transactions: longer than the waits for valid requests, which are refused afterwards."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ Where = Callable[[], Address]
 def accepted_stale_requests(cluster: Cluster) -> list[str]:
     """Send each stale request once, to the topic `TOPIC`, and return the accepted requests.
 
-    Raises `HarnessError` and OSError where a valid request fails.
+    Raises `RefusedError` where a broker refuses a valid request, else `HarnessError` and OSError where one fails.
     """
     cluster.admin.create_topics({PARTITION: cluster.brokers}, {})
     return [request for request, is_accepted in _answers(cluster) if is_accepted]
