@@ -7,14 +7,15 @@
 ``cleaner_java`` opens folders with ``UnifiedLog``, appends batches as a follower does and runs ``Cleaner`` in one JVM,
 on command. Cases reach what a cluster does not reach in minutes: offsets 2^31 apart, segments that span more (of
 Kafka before 0.10.2, which are split when they are cleaned), old timestamps, batches larger than the cleaner's buffers,
-maps that hold a few keys, several leader epochs, tails that are truncated, passes that are aborted, restarts in order
-and after a crash, also in the middle of a swap or of a deletion.
+maps that hold a few keys, several leader epochs, tails that are truncated, records that are deleted, small segments,
+passes that are aborted, restarts in order and after a crash, also in the middle of a swap or of a deletion.
 
 After each step, the folder is read back and judged twice. **By the truth**: a consumer that reads committed records
 gets nothing that was aborted, and the last committed record of every key; both with the stored ``.txnindex`` files and
 with those that recovery would write. No tombstone or marker is removed before it has waited for
-``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, time indexes end with the
-latest timestamp, a start removes temporary files, and the recovery point after a crash is not beyond what was flushed.
+``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end, time
+indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary files, and
+the recovery point after a crash is not beyond what was flushed.
 **By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments and last stable
 offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
 judged by the truth alone.
@@ -23,12 +24,14 @@ A case with a difference is reduced to few steps. ``--planted`` patches the clea
 KAFKA-20036: once a segment of a log was split, every marker counts as not needed.
 Prints each difference, then passes and passes per minute. Exits 1 if there was a difference.
 
-Two errors of Kafka 3.9, 4.2 and 4.4 are known. A split loses the ``.txnindex`` of the segment, so that aborted records
-are served as committed (``results/upstream/split-segment-without-txnindex.md``). A truncation after all producers have
-expired loads a snapshot with an open transaction, and does not read the marker after it
-(``results/upstream/truncation-without-marker.md``). Such cases end there, and are counted. Indexes are large: where one
-is full, passes and recoveries of these versions fail, which needs a ``segment.index.bytes`` that is hundreds of times
-smaller than the default.
+Three errors of Kafka 3.9, 4.2 and 4.4 are known (drafts in ``results/upstream``); cases with them end there, and are
+counted. A split loses the ``.txnindex`` of the segment, so that aborted records are served as committed
+(``split-segment-without-txnindex.md``). A truncation after all producers have expired loads a snapshot with an open
+transaction, and does not read the marker after it (``reopened-transaction.md``). A pass removes the marker of records
+before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``).
+
+Indexes are large: where one is full, passes and recoveries of these versions fail, which needs a
+``segment.index.bytes`` that is hundreds of times smaller than the default.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -54,9 +57,11 @@ import click
 from cleaner_steps import (
     FAR,
     LARGE_MAP_BYTES,
+    LARGE_SEGMENT_BYTES,
     PLAIN,
     RETENTION_MS,
     Delete,
+    DeleteRecords,
     Elect,
     End,
     Jump,
@@ -224,6 +229,7 @@ class Case:
     leader_epoch: int = 0
     next_offset: int = 0
     high_watermark: int = 0
+    log_start: int = 0
     ended: list[tuple[int, int]] = field(default_factory=list)
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
@@ -251,13 +257,13 @@ class Case:
         answer = self._ask_to_open(self.folder, in_order=in_order)
         if remaining := temporary & temporary_files(self.folder):
             raise DifferenceError(f"temporary files are left after a start: {', '.join(name for name, _ in remaining)}")
-        if int(answer[4]) != (expected := int(answer[2]) if in_order else 0):
+        if int(answer[4]) != (expected := int(answer[2]) if in_order else self.log_start):
             raise DifferenceError(f"the recovery point after a start is {answer[4]} instead of {expected}")
         self._compare(answer)
 
     def _ask_to_open(self, folder: Path, *, in_order: bool) -> list[str]:
         times = f"{RETENTION_MS} {EXPIRATION_MS} {self.dirty_from} {self.high_watermark} {self.now_ms}"
-        return self.jvm.ask(f"open {folder} {int(in_order)} {times}")
+        return self.jvm.ask(f"open {folder} {int(in_order)} {times} {self.log_start}")
 
     @property
     def next_end(self) -> int:
@@ -280,6 +286,8 @@ class Case:
                 self._pass(step)
             case Elect():
                 self.leader_epoch += 1
+            case DeleteRecords(share) if self.written:
+                self._delete_records(share)
             case Truncate() if self.high_watermark < self.next_end:
                 self._truncate()
             case Restart() | Merge() | Delete():
@@ -296,6 +304,9 @@ class Case:
             case Restart(False, renamed):
                 if renamed is not None:
                     self._begin_swap(renamed)
+                # ``ProducerStateManager.truncateAndReload``: the log start is known, as it is passed on.
+                snapshots = self.model.snapshots.items()
+                self.model.snapshots = {at: producers for at, producers in snapshots if at > self.log_start}
                 self.model.recover()
                 self._open(in_order=False)
             case Merge():
@@ -383,13 +394,23 @@ class Case:
             raise KnownError("a truncation left out a marker")
         self._compare(answer)
 
+    def _delete_records(self, share: float) -> None:
+        bases = [batch.base_offset for batch in self.written if batch.base_offset < self._first_unstable()]
+        bases.append(self._first_unstable())
+        self.log_start = max(self.log_start, bases[int(share * (len(bases) - 1))])
+        self.model.delete_before(self.log_start)
+        self._compare(self.jvm.ask(f"delete {self.log_start}"))
+
     def _pass(self, step: Pass) -> None:
         self.jvm.passes += 1
         self.now_ms += step.after_ms
         self.model.expire(self.now_ms, EXPIRATION_MS)
-        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks}")
-        if answer[0] == "aborted" or step.map_bytes != LARGE_MAP_BYTES:
+        before = {int(path.stem): path.stat().st_size for path in self.folder.glob("*.log")}
+        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks} {step.segment_bytes}")
+        if (answer[0], step.map_bytes, step.segment_bytes) != ("ok", LARGE_MAP_BYTES, LARGE_SEGMENT_BYTES):
             self.modelled = False
+        if answer[0] == "ok":
+            judge_sizes(before, list(map(int, answer[5:])), step.segment_bytes)
         if self.modelled:
             clean(self.model, self.cleaning, self.now_ms)
             if int(answer[3]) != (end := self.model.cleaned_to or 0):
@@ -412,11 +433,7 @@ class Case:
             raise KnownError("a split lost a .txnindex")
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
-        epochs: dict[int, int] = {}
-        for batch in self.written:
-            epochs.setdefault(batch.leader_epoch, batch.base_offset)
-        if (stored := read_epochs(self.folder)) != epochs:
-            raise DifferenceError(f"leader-epoch-checkpoint has {stored} instead of {epochs}")
+        self._judge_epochs()
         for it in segments[:-1]:
             latest_ms = max((batch.max_timestamp_ms for batch in it.stored), default=it.last_indexed_ms)
             if it.time_index not in self.emptied and it.last_indexed_ms != latest_ms:
@@ -434,6 +451,23 @@ class Case:
             for name, value in expected.items():
                 if actual[name] != value:
                     raise DifferenceError(f"{name}: {actual[name]}, in the model {value}")
+
+    def _judge_epochs(self) -> None:
+        """Compare leader epochs, and the end offsets that a leader answers for them, with the truth (KIP-279)."""
+        started: dict[int, int] = {}
+        for batch in self.written:
+            started.setdefault(batch.leader_epoch, batch.base_offset)
+        deleted = [epoch for epoch, start in started.items() if start <= self.log_start]
+        epochs = {epoch: max(start, self.log_start) for epoch, start in started.items() if epoch not in deleted[:-1]}
+        if (stored := read_epochs(self.folder)) != epochs:
+            raise DifferenceError(f"leader-epoch-checkpoint has {stored} instead of {epochs}")
+        latest, ends = max(epochs, default=-1), []
+        for asked in range(latest + 2):
+            known = max((epoch for epoch in epochs if epoch <= asked), default=asked)
+            end = min((start for epoch, start in epochs.items() if epoch > asked), default=self.next_end)
+            ends.append(f"{known}:{end}" if asked <= latest else "none")
+        if (actual := self.jvm.ask(f"epochs {latest + 1}")[1:]) != ends:
+            raise DifferenceError(f"the ends of leader epochs are {actual} instead of {ends}")
 
     def _open_transactions(self) -> dict[int, int]:
         """First offset by producer."""
@@ -454,19 +488,22 @@ class Case:
             raise DifferenceError(f"the last stable offset is {stable} instead of {expected}")
         with_index = Replica(0, [ModelSegment(it.base_offset, it.batches, it.aborted) for it in segments],
                              {pid: ProducerEntry(pid, current_txn_first_offset=first) for pid, first in opened.items()},
-                             log_end=self.next_end, high_watermark=self.high_watermark,
-                             unreplicated=self._unreplicated())  # fmt: skip
+                             log_start=self.log_start, log_end=self.next_end,
+                             high_watermark=self.high_watermark, unreplicated=self._unreplicated())  # fmt: skip
         recovered = Replica(0)
         for segment in segments:
             for number, batch in enumerate(segment.batches):
                 recovered.append(batch, roll=number == 0)
-        recovered.log_end = self.next_end
+        recovered.log_start, recovered.log_end = self.log_start, self.next_end
         recovered.advance_high_watermark(self.high_watermark)
         recovered.unreplicated.clear()
         if (after := recovered.last_stable_offset) != first_open:
+            reopened = [first for *_, first in recovered.open_transactions if first not in opened.values()]
+            if reopened and max(reopened) < self.log_start:
+                raise KnownError("a pass removed a marker of records before the log start")
             raise DifferenceError(f"after recovery, the last stable offset is {after} instead of {first_open}")
         committed = {record.offset: record for batch in self.written if self._is_committed(batch)
-                     for record in batch.records}  # fmt: skip
+                     for record in batch.records if record.offset >= self.log_start}  # fmt: skip
         judge_delivered("a consumer", delivered(with_index), committed, stable)
         judge_delivered("after recovery, a consumer", delivered(recovered), committed, first_open)
         if cleaned_to is not None:
@@ -480,7 +517,7 @@ class Case:
         """No last tombstone of a key and no marker is removed before its retention has passed."""
         last = {record.key: record for record in committed.values()}
         waits = {record.offset for record in last.values() if record.is_tombstone}
-        waits |= {batch.base_offset for batch in self.written if batch.control}
+        waits |= {batch.base_offset for batch in self.written if batch.control and batch.base_offset >= self.log_start}
         for offset in waits:
             since_ms = self.clean_since_ms.get(offset)
             if offset not in present and (since_ms is None or self.now_ms < since_ms + RETENTION_MS):
@@ -488,6 +525,14 @@ class Case:
                 raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
             if since_ms is None and offset < cleaned_to:
                 self.clean_since_ms[offset] = self.now_ms
+
+
+def judge_sizes(before: Mapping[int, int], bases: Sequence[int], limit_bytes: int) -> None:
+    """Segments that became one had at most the limit together. ``before``: bytes by base offset."""
+    for base, next_base in zip_longest(bases, bases[1:]):
+        became_one = [size for at, size in before.items() if base <= at and (next_base is None or at < next_base)]
+        if len(became_one) > 1 and sum(became_one) > limit_bytes:
+            raise DifferenceError(f"segments of {became_one} bytes became one; the limit is {limit_bytes}")
 
 
 def judge_delivered(who: str, records: Iterable[Record], committed: Mapping[int, Record], stable: int) -> None:

@@ -11,6 +11,7 @@ from harness.broker_files.segments.records import MARKERS
 
 RETENTION_MS: Final = 1000
 LARGE_MAP_BYTES: Final = 1 << 16
+LARGE_SEGMENT_BYTES: Final = 1 << 30
 FAR: Final = 2**31 + 7
 PLAIN: Final = -1
 WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
@@ -56,11 +57,16 @@ class Jump:
 
 @dataclass(frozen=True)
 class Pass:
-    """Let time pass, then run a pass. ``map_bytes``: of its map. ``checks``: it is aborted at that check; -1: never."""
+    """Let time pass, then run a pass.
+
+    ``map_bytes``: of its map. ``checks``: it is aborted at that check; -1: never. ``segment_bytes``: the limit on
+    segments that become one.
+    """
 
     after_ms: int
     map_bytes: int = LARGE_MAP_BYTES
     checks: int = -1
+    segment_bytes: int = LARGE_SEGMENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,13 @@ class Elect:
 @dataclass(frozen=True)
 class Truncate:
     """Remove all that is not replicated."""
+
+
+@dataclass(frozen=True)
+class DeleteRecords:
+    """Delete a share of the batches before the last stable offset."""
+
+    share: float
 
 
 @dataclass(frozen=True)
@@ -98,11 +111,12 @@ class Delete:
     files: int
 
 
-Step: TypeAlias = Write | End | Roll | Jump | Pass | Elect | Truncate | Restart | Merge | Delete
+Step: TypeAlias = Write | End | Roll | Jump | Pass | Elect | Truncate | DeleteRecords | Restart | Merge | Delete
 
 
 WEIGHTS: Final = {
-    "write": 10, "end": 5, "roll": 5, "jump": 1, "pass": 4, "elect": 1.5, "truncate": 0.8, "restart": 0.6,
+    "write": 10, "end": 5, "roll": 5, "jump": 1, "pass": 4, "elect": 1.5, "truncate": 0.8, "delete": 0.5,
+    "restart": 0.8,
 }  # fmt: skip
 
 
@@ -110,7 +124,7 @@ def random_steps(seed: int) -> list[Step]:
     """Return the steps of a case."""
     random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
     keys, producers = random.choice((2, 4, 12)), random.choice((1, 2, 3))
-    is_far, has_small_maps, merges = (random.random() < share for share in (0.2, 0.1, 0.3))
+    is_far, has_small_maps, has_small_segments, merges = (random.random() < share for share in (0.2, 0.1, 0.1, 0.3))
     steps: list[Step] = []
     for _ in range(random.randint(10, 50)):
         kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
@@ -131,10 +145,9 @@ def random_steps(seed: int) -> list[Step]:
                         random.choice((0, 400, RETENTION_MS + 1, 3 * RETENTION_MS)),
                         random.choice((80, 130)) if small else LARGE_MAP_BYTES,
                         random.choice((1, 2, 4, 8)) if is_aborted else -1,
+                        random.choice((200, 500, 4000)) if has_small_segments else LARGE_SEGMENT_BYTES,
                     )
                 )
-            case "elect":
-                steps.append(Elect())
             case "truncate":
                 tail = (random.choice(("write", "end", "end", "roll")) for _ in range(random.randint(1, 4)))
                 steps += [
@@ -144,13 +157,21 @@ def random_steps(seed: int) -> list[Step]:
                 ]  # fmt: skip
                 steps.append(Truncate())
             case _:
-                steps.append(Restart(random.randrange(3) == 0, random.choice((None, -1, 0, 1, 2, 3))))
+                steps.append(_rare(kind, random))
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
         steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(RETENTION_MS + 1)]
     return [*steps, Delete(random.choice((0, 2, 99)))]
+
+
+def _rare(kind: str, random: Random) -> Step:
+    if kind == "elect":
+        return Elect()
+    if kind == "delete":
+        return DeleteRecords(random.choice((0.2, 0.5, 0.8)))
+    return Restart(random.randrange(3) == 0, random.choice((None, -1, 0, 1, 2, 3)))
 
 
 def _write(random: Random, keys: int, producers: int, *, replicates: bool) -> Write:

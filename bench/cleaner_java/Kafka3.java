@@ -11,6 +11,7 @@ import kafka.log.LogToClean;
 import kafka.log.OffsetsToClean;
 import kafka.log.UnifiedLog;
 import kafka.server.BrokerTopicStats;
+import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import scala.Option;
 import scala.runtime.BoxedUnit;
@@ -18,8 +19,9 @@ import scala.runtime.BoxedUnit;
 /** Logs of Kafka 3.9, whose cleaner is written in Scala. */
 public final class Kafka3 implements Passes.Opener {
     @Override
-    public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers) {
-        UnifiedLog log = UnifiedLog.apply(folder, config, 0, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
+    public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers,
+            long logStart) {
+        UnifiedLog log = UnifiedLog.apply(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
             Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Option.empty(), true,
             new ConcurrentHashMap<>(), false, LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
         return new Passes.Log() {
@@ -82,6 +84,23 @@ public final class Kafka3 implements Passes.Opener {
             @Override
             public void truncate(long offset) {
                 log.truncateTo(offset);
+            }
+
+            @Override
+            public void deleteBefore(long offset) {
+                log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+                log.deleteOldSegments();
+            }
+
+            @Override
+            public String endOffset(int epoch) {
+                Option<OffsetAndEpoch> end = log.endOffsetForEpoch(epoch);
+                return end.isEmpty() ? "none" : end.get().leaderEpoch() + ":" + end.get().offset();
+            }
+
+            @Override
+            public void configure(LogConfig config) {
+                log.updateConfig(config);
             }
 
             @Override

@@ -11,9 +11,9 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 /** Logs of Kafka from 4.1 on, whose cleaner is written in Java. */
 public final class Kafka4 implements Passes.Opener {
     @Override
-    public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers)
-            throws Exception {
-        UnifiedLog log = UnifiedLog.create(folder, config, 0, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
+    public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers,
+            long logStart) throws Exception {
+        UnifiedLog log = UnifiedLog.create(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
             Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Optional.empty());
         return new Passes.Log() {
             @Override
@@ -73,6 +73,22 @@ public final class Kafka4 implements Passes.Opener {
             @Override
             public void truncate(long offset) {
                 log.truncateTo(offset);
+            }
+
+            @Override
+            public void deleteBefore(long offset) throws Exception {
+                log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+                log.deleteOldSegments();
+            }
+
+            @Override
+            public String endOffset(int epoch) {
+                return log.endOffsetForEpoch(epoch).map(end -> end.epoch() + ":" + end.offset()).orElse("none");
+            }
+
+            @Override
+            public void configure(LogConfig config) {
+                log.updateConfig(config);
             }
 
             @Override

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ScheduledFuture;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.util.Scheduler;
@@ -22,11 +23,13 @@ import org.apache.kafka.storage.internals.utils.Throttler;
  * Kafka's log and cleaner without a broker: takes one command a line on standard input, and answers with one line.
  *
  * <pre>
- * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS
+ * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS LOG_START
  *                                                open a partition's folder; CLEAN: whether a broker shut down in order
  * append ROLL HIGH_WATERMARK HEX                 append a batch as a follower does; ROLL: begin a segment first
  * truncate OFFSET                                remove all from an offset on
- * pass NOW_MS MAP_BYTES CHECKS                   one pass; it is aborted at check CHECKS, where that is not negative
+ * delete OFFSET                                  delete all before an offset
+ * epochs NUMBER                                  answers with the epoch and the end offset for each epoch up to a number
+ * pass NOW_MS MAP_BYTES CHECKS SEGMENT_BYTES     one pass; it is aborted at check CHECKS, where that is not negative
  * close
  * </pre>
  *
@@ -59,6 +62,13 @@ public final class Passes {
 
         void truncate(long offset);
 
+        void deleteBefore(long offset) throws Exception;
+
+        /** Return the epoch and the end offset that a leader answers for a leader epoch, or "none". */
+        String endOffset(int epoch);
+
+        void configure(LogConfig config);
+
         List<Long> segments();
 
         void close();
@@ -66,7 +76,8 @@ public final class Passes {
 
     /** Opens logs of one version of Kafka. */
     public interface Opener {
-        Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers) throws Exception;
+        Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers, long logStart)
+            throws Exception;
     }
 
     /** Writes leader epochs at once, and does nothing later: deleted segments stay as files with a suffix. */
@@ -88,9 +99,12 @@ public final class Passes {
     };
     public static final int IO_BYTES = 512, MAX_IO_BYTES = 64 << 20;
     private static final int EPOCH_AT = 12;
+    private static final String LARGE_SEGMENT_BYTES = Integer.toString(1 << 30);
+    private static final String INTERNAL_SEGMENT_BYTES = "internal.segment.bytes";
 
     private static Log log;
     private static long nowMs;
+    private static String retentionMs;
     private static long firstDirty;
 
     /** The time of the case; it passes only between commands. */
@@ -119,11 +133,9 @@ public final class Passes {
         switch (command[0]) {
             case "open" -> {
                 nowMs = Long.parseLong(command[7]);
-                LogConfig config = new LogConfig(Map.of("cleanup.policy", "compact",
-                    "segment.ms", Long.toString(Long.MAX_VALUE), "segment.index.bytes", "4096",
-                    "delete.retention.ms", command[3], "max.message.bytes", Integer.toString(MAX_IO_BYTES)));
-                log = opener.open(new File(command[1]), config, command[2].equals("1"),
-                    new ProducerStateManagerConfig(Integer.parseInt(command[4]), false));
+                retentionMs = command[3];
+                log = opener.open(new File(command[1]), config(LARGE_SEGMENT_BYTES), command[2].equals("1"),
+                    new ProducerStateManagerConfig(Integer.parseInt(command[4]), false), Long.parseLong(command[8]));
                 firstDirty = Long.parseLong(command[5]);
                 log.highWatermark(Long.parseLong(command[6]));
             }
@@ -136,9 +148,16 @@ public final class Passes {
                 log.highWatermark(Long.parseLong(command[2]));
             }
             case "truncate" -> log.truncate(Long.parseLong(command[1]));
+            case "delete" -> log.deleteBefore(Long.parseLong(command[1]));
+            case "epochs" -> {
+                return IntStream.rangeClosed(0, Integer.parseInt(command[1])).mapToObj(log::endOffset)
+                    .collect(Collectors.joining(" ", "ok ", ""));
+            }
             case "pass" -> {
                 nowMs = Long.parseLong(command[1]);
+                log.configure(config(command[4]));
                 aborted = !clean(Integer.parseInt(command[2]), Integer.parseInt(command[3]));
+                log.configure(config(LARGE_SEGMENT_BYTES));
             }
             case "close" -> {
                 log.close();
@@ -148,6 +167,13 @@ public final class Passes {
         }
         return (aborted ? "aborted " : "ok ") + log.lastStableOffset() + " " + log.logEnd() + " " + firstDirty + " "
             + log.recoveryPoint() + " " + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
+    }
+
+    private static LogConfig config(String segmentBytes) {
+        String name = LogConfig.configNames().contains(INTERNAL_SEGMENT_BYTES) ? INTERNAL_SEGMENT_BYTES : "segment.bytes";
+        return new LogConfig(Map.of("cleanup.policy", "compact", "segment.ms", Long.toString(Long.MAX_VALUE),
+            "segment.index.bytes", "4096", name, segmentBytes, "delete.retention.ms", retentionMs,
+            "max.message.bytes", Integer.toString(MAX_IO_BYTES)));
     }
 
     /** Return false if the pass was aborted. */
