@@ -13,9 +13,9 @@ passes that are aborted, restarts in order and after a crash, also in the middle
 After each step, the folder is read back and judged twice. **By the truth**: a consumer that reads committed records
 gets nothing that was aborted, and the last committed record of every key; both with the stored ``.txnindex`` files and
 with those that recovery would write. No tombstone or marker is removed before it has waited for
-``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end, time
-indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary files, and
-the recovery point after a crash is not beyond what was flushed.
+``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end,
+time indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary
+files, and the recovery point after a crash is not beyond what was flushed.
 **By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments and last stable
 offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
 judged by the truth alone.
