@@ -57,7 +57,7 @@ AUDIT = "audit"
 """An audit of the copies of disks that a run without a fault leaves, without the history of its clients."""
 PASSES = "passes"
 """Kafka's cleaner without a broker (``cleaner_passes.py``), on so many random logs."""
-PASSES_CASES = 200
+PASSES_CASES = 600
 RUNS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up")
 DETECTORS = (PASSES, *RUNS, AUDIT)
 SOAK = "soak"
