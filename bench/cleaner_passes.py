@@ -516,15 +516,17 @@ class Case:
     def _judge_removed(self, present: set[int], committed: Mapping[int, Record], cleaned_to: int) -> None:
         """No last tombstone of a key and no marker is removed before its retention has passed."""
         last = {record.key: record for record in committed.values()}
-        waits = {record.offset for record in last.values() if record.is_tombstone}
-        waits |= {batch.base_offset for batch in self.written if batch.control and batch.base_offset >= self.log_start}
-        for offset in waits:
+        markers = {batch.base_offset for batch in self.written if batch.control and batch.base_offset >= self.log_start}
+        for offset in {record.offset for record in last.values() if record.is_tombstone} | markers:
             since_ms = self.clean_since_ms.get(offset)
             if offset not in present and (since_ms is None or self.now_ms < since_ms + RETENTION_MS):
                 waited = "at once" if since_ms is None else f"after {self.now_ms - since_ms} ms"
                 raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
-            if since_ms is None and offset < cleaned_to:
-                self.clean_since_ms[offset] = self.now_ms
+        # Also of tombstones that are not the last ones: a truncation may take the later record back.
+        tombstones = {it.offset for batch in self.written for it in batch.records if it.is_tombstone}
+        for offset in tombstones | markers:
+            if offset < cleaned_to:
+                self.clean_since_ms.setdefault(offset, self.now_ms)
 
 
 def judge_sizes(before: Mapping[int, int], bases: Sequence[int], limit_bytes: int) -> None:

@@ -17,11 +17,16 @@ from harness.broker_files.internal_topics.phrases import offsets_text
 from harness.judge.finding import Finding, Place, brokers_text, finding_about
 from harness.kafka_api import NO_COORDINATOR_YET, UNSTABLE_OFFSET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
+from harness.schedules.scenario import INPUT_PARTITIONS
 
 Line: TypeAlias = Mapping[str, Any]
 """A line of ``applications.jsonl``, or a completed operation about a group."""
 GroupConsequences: TypeAlias = dict[tuple[Place, int], list[str]]
 """Sentences by partition of ``__consumer_offsets`` and broker."""
+
+ENOUGH_S: Final = 20.0
+"""The wait for records of a group after which a slow machine is no explanation."""
+_INPUTS: Final = frozenset(map(str, range(INPUT_PARTITIONS)))
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
 """The steps of `harness.play.applications`."""
@@ -157,6 +162,11 @@ class _GroupView:
     first: dict[str, Mapping[str, int]] = field(default_factory=dict)
     within_s: float = 0.0
 
+    @property
+    def delivered(self) -> set[str]:
+        """The input partitions of which a consumer of any protocol got a record."""
+        return {number for first in self.first.values() for number in first}
+
 
 def read_group_events(path: Path) -> list[Line]:
     """Return the completed operations about groups of a history. Its lines were checked when they were judged."""
@@ -177,22 +187,28 @@ def group_consequences(events: Iterable[Line], absent: Sequence[int]) -> GroupCo
 
 
 def stuck_groups(events: Iterable[Line], absent: Sequence[int]) -> Iterator[Finding]:
-    """Yield ``stuck-group`` for each group that gets no record from a coordinator that stayed.
+    """Yield ``stuck-group`` for each group that gets no record from coordinators that stayed, although others get some.
 
     Such a coordinator has received everything, and no transaction is open any more; so it may not answer
-    UNSTABLE_OFFSET_COMMIT (KIP-447), which it answered before consumers waited for ``within_s`` seconds.
+    UNSTABLE_OFFSET_COMMIT (KIP-447), which it answered before consumers waited for ``within_s`` seconds. And as each
+    input partition has records after every offset that was committed, each delivers one.
     """
-    for place, by_broker in _group_views(events).items():
-        stuck = {
-            broker: view
-            for broker, view in by_broker.items()
-            if broker not in absent and view.answer == UNSTABLE_OFFSET
-        }
-        if stuck and not any(first for view in stuck.values() for first in view.first.values()):
-            view = next(iter(stuck.values()))
-            text = f"group {view.group} got no record within {view.within_s:g} s from {brokers_text([*stuck])}"
-            text += ", which answers UNSTABLE_OFFSET_COMMIT, although no transaction is open"
-            yield finding_about("stuck-group", place, [*stuck], {}, offset=0, effect="visible", explanation=text)
+    views = _group_views(events)
+    works = any(view.delivered for by_broker in views.values() for view in by_broker.values())
+    for place, by_broker in views.items():
+        stayed = {broker: view for broker, view in by_broker.items() if broker not in absent}
+        stuck = {broker: view for broker, view in stayed.items() if view.answer == UNSTABLE_OFFSET}
+        silent = _INPUTS.difference(*(view.delivered for view in stayed.values()))
+        longest_s = max((view.within_s for view in stayed.values()), default=0)
+        if stuck and not any(view.delivered for view in stuck.values()):
+            what, why = "record", ", which answers UNSTABLE_OFFSET_COMMIT, although no transaction is open"
+        elif works and silent and longest_s >= ENOUGH_S:
+            stuck, what, why = stayed, f"record of partition {' and '.join(sorted(silent))} of its input", ""
+        else:
+            continue
+        view = next(iter(stuck.values()))
+        text = f"group {view.group} got no {what} within {view.within_s:g} s from {brokers_text([*stuck])}{why}"
+        yield finding_about("stuck-group", place, [*stuck], {}, offset=0, effect="visible", explanation=text)
 
 
 def _group_views(events: Iterable[Line]) -> Mapping[Place, Mapping[int, _GroupView]]:

@@ -238,7 +238,8 @@ class Replica:
         self.unreplicated.clear()
         self._drop_epochs(offset)
         self.diverged_from = None
-        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
+        snapshots = self.snapshots.items()
+        self.snapshots = {at: producers for at, producers in snapshots if self.log_start < at <= self.log_end}
         newest = max(self.snapshots, default=self.log_start)
         self.producers = dict(self.snapshots.get(newest, {}))
         for batch in self.from_offset(newest) if reads_batches else ():
