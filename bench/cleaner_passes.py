@@ -198,7 +198,7 @@ class Producer:
 
 @dataclass
 class Written:
-    """What the batches up to an offset say of producers and transactions.
+    """The producers and transactions of the batches up to an offset.
 
     ``outcomes``: COMMIT, ABORT or None (open) by the number of the transaction. ``txn_of``: the number of the open
     transaction by producer.
@@ -234,7 +234,7 @@ class Case:
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
     is_empty: bool = True
-    """Whether the last segment has no batch: brokers begin no further one then."""
+    """Whether the last segment has no batch: then brokers do not begin a segment."""
     dirty_from: int = 0
     index_entries: int = 0
     """The number of entries of all ``.txnindex`` files after the last step."""

@@ -25,7 +25,7 @@ GroupConsequences: TypeAlias = dict[tuple[Place, int], list[str]]
 """Sentences by partition of ``__consumer_offsets`` and broker."""
 
 ENOUGH_S: Final = 20.0
-"""The wait for records of a group after which a slow machine is no explanation."""
+"""A group that waits longer for a record is stuck, also on a slow machine."""
 _INPUTS: Final = frozenset(map(str, range(INPUT_PARTITIONS)))
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"

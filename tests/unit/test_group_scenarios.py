@@ -232,7 +232,7 @@ def test_stuck_groups(changes: dict[int, dict[str, Any]], brokers: list[int] | N
     (30.0, {"0": 61}, "1"), (30.0, {"0": 61, "1": 0}, ""), (6.0, {"0": 61}, ""), (30.0, {}, ""),
 ])  # fmt: skip
 def test_a_group_that_gets_nothing_of_one_partition_is_stuck(within_s: float, first: Any, silent: str) -> None:
-    """Where no group gets anything, the machine may be too slow."""
+    """The machine may be too slow if no group gets anything."""
     events = [event | {"within_s": within_s} for broker in (1, 2, 3) for event in seen(broker, first=first, offsets={})]
     expected = f"group g got no record of partition {silent} of its input within 30 s from brokers 1, 3"
     assert [it.explanation for it in stuck_groups(events, [2])] == ([expected] if silent else [])
