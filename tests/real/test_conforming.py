@@ -1,5 +1,6 @@
 """The model does what real brokers and cleaners do: schedules and passes through both, compared after each step."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.model_checking.conform.schedules import GROUP_WAYS, WAYS
 RANDOM = 6
 FEWEST_STEPS = 20
 BENCH = Path(__file__).parents[2] / "bench" / "cleaner_passes.py"
+PATHS = {**os.environ, "PYTHONPATH": str(BENCH.parent)}
 SEED = "1"
 """With it nothing is to be kept before time passes, for which a busy machine might take too long."""
 
@@ -33,7 +35,7 @@ def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, tran
 @pytest.mark.commit("kafka-4.4")
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.2", "kafka-4.4"])
 def test_stock_cleaners_do_what_the_model_says(target: str) -> None:
-    done = completed(sys.executable, BENCH, "--target", target, "--cases", "30", "--seed", "200")
+    done = completed(sys.executable, BENCH, "--target", target, "--cases", "30", "--seed", "200", env=PATHS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{target}: " in done.stdout
     assert "; 0 differences" in done.stdout
@@ -41,7 +43,7 @@ def test_stock_cleaners_do_what_the_model_says(target: str) -> None:
 
 @pytest.mark.commit
 def test_markers_that_are_dropped_after_a_split_are_noticed() -> None:
-    done = completed(sys.executable, BENCH, "--planted", "--cases", "6", "--seed", "158")
+    done = completed(sys.executable, BENCH, "--planted", "--cases", "6", "--seed", "158", env=PATHS)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "seed " in done.stdout
     assert "last stable offset" in done.stdout

@@ -64,7 +64,7 @@ NEEDED = {
         "3 leads; 2 returns")),
     by.ANEW_AFTER_LOSS: (bound(by.POWER), 1_583, 1_034,
         f"p puts K; p deletes K; 1 cleans; {REMOVED}; 2 loses power, and its log from 1 on; 2 returns"),
-    by.ANEW_AFTER_TRUNCATION: (bound(by.OUTAGE, by.LATE, by.UNCLEAN), 21_547, 22_288,
+    by.ANEW_AFTER_TRUNCATION: (bound(by.OUTAGE, by.LATE, by.UNCLEAN), 21_547, 22_647,
         "p puts K; 1's image is late; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns"),
 }  # fmt: skip
 """By rule: a cluster, its states with and without the rule, and without it the shortest way to a value that comes back.
