@@ -15,7 +15,7 @@ gets nothing that was aborted, and the last committed record of every key; both 
 with those that recovery would write. No tombstone or marker is removed before it has waited for
 ``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end,
 time indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary
-files, and the recovery point after a crash is not beyond what was flushed.
+files, and flushed data ends at the recovery point or after it.
 **By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments and last stable
 offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
 judged by the truth alone.
@@ -234,7 +234,7 @@ class Case:
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
     is_empty: bool = True
-    """Whether the last segment has no batch: then brokers do not begin a segment."""
+    """The last segment has no batch, so that brokers do not begin a segment."""
     dirty_from: int = 0
     index_entries: int = 0
     """The number of entries of all ``.txnindex`` files after the last step."""

@@ -21,8 +21,8 @@ public final class Kafka3 implements Passes.Opener {
     @Override
     public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers,
             long logStart) {
-        UnifiedLog log = UnifiedLog.apply(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
-            Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Option.empty(), true,
+        UnifiedLog log = UnifiedLog.apply(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false),
+            Passes.TIME, Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Option.empty(), true,
             new ConcurrentHashMap<>(), false, LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
         return new Passes.Log() {
             @Override

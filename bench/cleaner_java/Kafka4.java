@@ -13,8 +13,8 @@ public final class Kafka4 implements Passes.Opener {
     @Override
     public Passes.Log open(File folder, LogConfig config, boolean clean, ProducerStateManagerConfig producers,
             long logStart) throws Exception {
-        UnifiedLog log = UnifiedLog.create(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false), Passes.TIME,
-            Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Optional.empty());
+        UnifiedLog log = UnifiedLog.create(folder, config, logStart, 0, Passes.SCHEDULER, new BrokerTopicStats(false),
+            Passes.TIME, Integer.MAX_VALUE, producers, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Optional.empty());
         return new Passes.Log() {
             @Override
             public void roll(long atOffset) throws Exception {
