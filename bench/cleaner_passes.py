@@ -30,7 +30,7 @@ counted. A split loses the ``.txnindex`` of the segment, so that aborted records
 transaction, and does not read the marker after it (``reopened-transaction.md``). A pass removes the marker of records
 before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``).
 
-Indexes are large: where one is full, passes and recoveries of these versions fail, which needs a
+Indexes have room for what a pass or a recovery writes: where one is full, these versions fail, which needs a
 ``segment.index.bytes`` that is hundreds of times smaller than the default.
 """
 
@@ -39,7 +39,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -54,8 +53,19 @@ from pathlib import Path
 from typing import Final
 
 import click
+from cleaner_files import (
+    StoredSegment,
+    begin_swap,
+    empty_indexes,
+    index_bytes_to_recover,
+    merge,
+    read_epochs,
+    read_segment,
+    temporary_files,
+)
 from cleaner_steps import (
     FAR,
+    LARGE_INDEX_BYTES,
     LARGE_MAP_BYTES,
     LARGE_SEGMENT_BYTES,
     PLAIN,
@@ -75,10 +85,8 @@ from cleaner_steps import (
     random_steps,
 )
 
-from harness.broker_files.segments.batches import Batch, iter_batches, iter_records
 from harness.broker_files.segments.records import COMMIT, Record, marker_record
-from harness.broker_files.side_files.checkpoints import read_leader_epochs
-from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry, iter_txnindex
+from harness.broker_files.side_files.producer_state import ProducerEntry
 from harness.model_checking.conform.picture import log_fields, parsed
 from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.cleaner import Cleaning, clean
@@ -94,15 +102,16 @@ HERE = Path(__file__).resolve().parent
 START_MS: Final = 1_700_000_000_000
 EXPIRATION_MS: Final = 2500
 ANSWER_S: Final = 60
-FILES: Final = (".log", ".index", ".timeindex", ".txnindex")
-"""Of a segment."""
-TEMPORARY: Final = frozenset({".deleted", ".cleaned", ".swap"})
-TIME_ENTRY: Final = struct.Struct(">qi")
-"""Timestamp and relative offset (``TimeIndex``)."""
+MAP_ENTRY_BYTES: Final = 24
+MAP_LOAD: Final = 0.9
+"""``SkimpyOffsetMap`` and ``log.cleaner.io.buffer.load.factor``."""
 
 
 class DifferenceError(Exception):
     """Kafka differs from the model, or from the truth."""
+
+
+REMOVED_MARKER: Final = "a pass removed a marker of records before the log start"
 
 
 class KnownError(Exception):
@@ -230,6 +239,12 @@ class Case:
     next_offset: int = 0
     high_watermark: int = 0
     log_start: int = 0
+    deleted_to: int = 0
+    """The highest log start; a crash may lose it."""
+    epoch_starts: dict[int, int] = field(default_factory=dict)
+    """First offset by leader epoch."""
+    segments: Sequence[StoredSegment] = ()
+    """After the last step."""
     ended: list[tuple[int, int]] = field(default_factory=list)
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
@@ -251,19 +266,23 @@ class Case:
             self._play(step)
         self.jvm.ask("close")
 
-    def _open(self, *, in_order: bool) -> None:
+    def _open(self, *, in_order: bool, checkpoint: int | None = None, index_bytes: int = LARGE_INDEX_BYTES) -> None:
+        """``checkpoint``: of the log start, where it is another one than the first segment has."""
         self.ended.clear()
         temporary = temporary_files(self.folder)
-        answer = self._ask_to_open(self.folder, in_order=in_order)
+        log_start = self.log_start if checkpoint is None else checkpoint
+        answer = self._ask_to_open(self.folder, log_start, in_order=in_order, index_bytes=index_bytes)
         if remaining := temporary & temporary_files(self.folder):
             raise DifferenceError(f"temporary files are left after a start: {', '.join(name for name, _ in remaining)}")
         if int(answer[4]) != (expected := int(answer[2]) if in_order else self.log_start):
             raise DifferenceError(f"the recovery point after a start is {answer[4]} instead of {expected}")
         self._compare(answer)
 
-    def _ask_to_open(self, folder: Path, *, in_order: bool) -> list[str]:
+    def _ask_to_open(
+        self, folder: Path, log_start: int, *, in_order: bool, index_bytes: int = LARGE_INDEX_BYTES
+    ) -> list[str]:
         times = f"{RETENTION_MS} {EXPIRATION_MS} {self.dirty_from} {self.high_watermark} {self.now_ms}"
-        return self.jvm.ask(f"open {folder} {int(in_order)} {times} {self.log_start}")
+        return self.jvm.ask(f"open {folder} {int(in_order)} {times} {log_start} {index_bytes}")
 
     @property
     def next_end(self) -> int:
@@ -301,14 +320,22 @@ class Case:
                 self.model.reopen()
                 self.model.expire(self.now_ms, EXPIRATION_MS)
                 self._open(in_order=True)
-            case Restart(False, renamed):
+            case Restart(False, renamed, loses, fills):
+                fills &= self.modelled and renamed is None
                 if renamed is not None:
                     self._begin_swap(renamed)
-                # ``ProducerStateManager.truncateAndReload``: the log start is known, as it is passed on.
+                if loses:
+                    self._lose_checkpoints()
+                # ``ProducerStateManager.truncateAndReload`` gets the checkpoint of the log start.
+                checkpoint = 0 if loses else self.log_start
                 snapshots = self.model.snapshots.items()
-                self.model.snapshots = {at: producers for at, producers in snapshots if at > self.log_start}
+                self.model.snapshots = {at: producers for at, producers in snapshots if at > checkpoint}
                 self.model.recover()
-                self._open(in_order=False)
+                index_bytes = index_bytes_to_recover(self.segments) if fills else LARGE_INDEX_BYTES
+                self._open(in_order=False, checkpoint=checkpoint, index_bytes=index_bytes)
+                if fills:
+                    self.jvm.ask("close")
+                    self._open_again(Restart(in_order=True))
             case Merge():
                 self.modelled = False
                 self.emptied |= merge(self.folder)
@@ -318,8 +345,16 @@ class Case:
                 shutil.copytree(self.folder, deleted)
                 for path in sorted(deleted.iterdir())[:files]:
                     path.unlink()
-                self._ask_to_open(deleted, in_order=False)
+                self._ask_to_open(deleted, self.log_start, in_order=False)
                 shutil.rmtree(deleted)
+
+    def _lose_checkpoints(self) -> None:
+        """Lose the log start, which is the first segment's then, and leader epochs, which recovery reads again."""
+        (self.folder / "leader-epoch-checkpoint").unlink(missing_ok=True)
+        self.log_start = self.model.log_start = self.segments[0].base_offset
+        self.epoch_starts.clear()
+        for batch in (batch for segment in self.segments for batch in segment.stored):
+            self.epoch_starts.setdefault(batch.leader_epoch, batch.base_offset)
 
     def _begin_swap(self, renamed: int) -> None:
         """Let one cleaned segment replace the first two, or one where two cannot become one, and crash meanwhile."""
@@ -374,6 +409,7 @@ class Case:
         self.rolls = False
         self.next_offset = batch.last_offset + 1
         self.written.append(batch)
+        self.epoch_starts.setdefault(batch.leader_epoch, batch.base_offset)
         self.model.append(batch, roll=rolls)
         if replicates:
             self.high_watermark = self.next_offset
@@ -385,6 +421,7 @@ class Case:
     def _truncate(self) -> None:
         at = self.high_watermark
         self.written = [batch for batch in self.written if batch.base_offset < at]
+        self.epoch_starts = {epoch: start for epoch, start in self.epoch_starts.items() if start < at}
         self.ended = [(first, marker) for first, marker in self.ended if marker < at]
         self.truth, self.next_offset, self.rolls = deepcopy(self.replicated), at, False
         self.clean_since_ms = {offset: ms for offset, ms in self.clean_since_ms.items() if offset < at}
@@ -398,6 +435,7 @@ class Case:
         bases = [batch.base_offset for batch in self.written if batch.base_offset < self._first_unstable()]
         bases.append(self._first_unstable())
         self.log_start = max(self.log_start, bases[int(share * (len(bases) - 1))])
+        self.deleted_to = max(self.deleted_to, self.log_start)
         self.model.delete_before(self.log_start)
         self._compare(self.jvm.ask(f"delete {self.log_start}"))
 
@@ -405,12 +443,20 @@ class Case:
         self.jvm.passes += 1
         self.now_ms += step.after_ms
         self.model.expire(self.now_ms, EXPIRATION_MS)
-        before = {int(path.stem): path.stat().st_size for path in self.folder.glob("*.log")}
-        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks} {step.segment_bytes}")
-        if (answer[0], step.map_bytes, step.segment_bytes) != ("ok", LARGE_MAP_BYTES, LARGE_SEGMENT_BYTES):
+        # An index without entries says nothing about the entries that a pass writes, and an overfull one ends it.
+        has_entries = not any(it.time_index in self.emptied for it in self.segments[:-1])
+        index_bytes = max(step.index_bytes if has_entries else LARGE_INDEX_BYTES, index_bytes_to_recover(self.segments))
+        limits = {".log": step.segment_bytes, ".index": index_bytes, ".timeindex": index_bytes}
+        before = {suffix: sizes(self.folder, suffix) for suffix in limits}
+        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks} {step.segment_bytes} {index_bytes}")
+        is_limited = (step.segment_bytes, step.index_bytes) != (LARGE_SEGMENT_BYTES, LARGE_INDEX_BYTES)
+        if answer[0] != "ok" or step.map_bytes != LARGE_MAP_BYTES or is_limited:
             self.modelled = False
         if answer[0] == "ok":
-            judge_sizes(before, list(map(int, answer[5:])), step.segment_bytes)
+            for suffix, limit_bytes in limits.items():
+                judge_sizes(suffix, before[suffix], list(map(int, answer[5:])), limit_bytes)
+            if step.map_bytes != LARGE_MAP_BYTES:
+                self._judge_end(int(answer[3]), step.map_bytes)
         if self.modelled:
             clean(self.model, self.cleaning, self.now_ms)
             if int(answer[3]) != (end := self.model.cleaned_to or 0):
@@ -427,7 +473,7 @@ class Case:
         """
         stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[5:]))
         self.is_empty = bases[-1] == end
-        segments = [read_segment(self.folder, base) for base in bases]
+        self.segments = segments = [read_segment(self.folder, base) for base in bases]
         entries_before, self.index_entries = self.index_entries, sum(len(it.aborted) for it in segments)
         if is_split and self.index_entries < entries_before:
             raise KnownError("a split lost a .txnindex")
@@ -454,11 +500,9 @@ class Case:
 
     def _judge_epochs(self) -> None:
         """Compare leader epochs, and the end offsets that a leader answers for them, with the truth (KIP-279)."""
-        started: dict[int, int] = {}
-        for batch in self.written:
-            started.setdefault(batch.leader_epoch, batch.base_offset)
-        deleted = [epoch for epoch, start in started.items() if start <= self.log_start]
-        epochs = {epoch: max(start, self.log_start) for epoch, start in started.items() if epoch not in deleted[:-1]}
+        started, log_start = self.epoch_starts.items(), self.log_start
+        deleted = [epoch for epoch, start in started if start <= log_start]
+        epochs = {epoch: max(start, log_start) for epoch, start in started if epoch not in deleted[:-1]}
         if (stored := read_epochs(self.folder)) != epochs:
             raise DifferenceError(f"leader-epoch-checkpoint has {stored} instead of {epochs}")
         latest, ends = max(epochs, default=-1), []
@@ -468,6 +512,16 @@ class Case:
             ends.append(f"{known}:{end}" if asked <= latest else "none")
         if (actual := self.jvm.ask(f"epochs {latest + 1}")[1:]) != ends:
             raise DifferenceError(f"the ends of leader epochs are {actual} instead of {ends}")
+
+    def _judge_end(self, end: int, map_bytes: int) -> None:
+        """A pass ends before records that it may clean only where its map is full (``SkimpyOffsetMap``)."""
+        until = max((it.base_offset for it in self.segments if it.base_offset <= self._first_unstable()), default=0)
+        committed = self._committed()
+        stored = [it for segment in self.segments for batch in segment.batches for it in batch.records
+                  if it.offset in committed and self.dirty_from <= it.offset < until]  # fmt: skip
+        keys = {record.key for record in stored if record.offset < end}
+        if stored and stored[-1].offset >= end and len(keys) < (room := int(map_bytes // MAP_ENTRY_BYTES * MAP_LOAD)):
+            raise DifferenceError(f"the pass ended at {end} with {len(keys)} keys, though its map has room for {room}")
 
     def _open_transactions(self) -> dict[int, int]:
         """First offset by producer."""
@@ -499,27 +553,34 @@ class Case:
         recovered.unreplicated.clear()
         if (after := recovered.last_stable_offset) != first_open:
             reopened = [first for *_, first in recovered.open_transactions if first not in opened.values()]
-            if reopened and max(reopened) < self.log_start:
-                raise KnownError("a pass removed a marker of records before the log start")
+            if reopened and max(reopened) < self.deleted_to:
+                raise KnownError(REMOVED_MARKER)
             raise DifferenceError(f"after recovery, the last stable offset is {after} instead of {first_open}")
-        committed = {record.offset: record for batch in self.written if self._is_committed(batch)
-                     for record in batch.records if record.offset >= self.log_start}  # fmt: skip
+        committed = self._committed()
+        if any(it.offset not in committed and it.offset < self.deleted_to for it in delivered(with_index)):
+            raise KnownError(REMOVED_MARKER)
         judge_delivered("a consumer", delivered(with_index), committed, stable)
         judge_delivered("after recovery, a consumer", delivered(recovered), committed, first_open)
         if cleaned_to is not None:
             present = {record.offset for segment in segments for batch in segment.batches for record in batch.records}
             self._judge_removed(present, committed, cleaned_to)
 
-    def _is_committed(self, batch: ModelBatch) -> bool:
-        return not batch.control and (batch.txn is None or self.truth.outcomes[batch.txn] == COMMIT)
+    def _committed(self) -> dict[int, Record]:
+        outcomes = {None: COMMIT} | self.truth.outcomes
+        return {record.offset: record for batch in self.written if not batch.control and outcomes[batch.txn] == COMMIT
+                for record in batch.records if record.offset >= self.log_start}  # fmt: skip
 
     def _judge_removed(self, present: set[int], committed: Mapping[int, Record], cleaned_to: int) -> None:
         """No last tombstone of a key and no marker is removed before its retention has passed."""
         last = {record.key: record for record in committed.values()}
-        markers = {batch.base_offset for batch in self.written if batch.control and batch.base_offset >= self.log_start}
+        markers = {batch.base_offset for batch in self.written if batch.control}
         for offset in {record.offset for record in last.values() if record.is_tombstone} | markers:
             since_ms = self.clean_since_ms.get(offset)
-            if offset not in present and (since_ms is None or self.now_ms < since_ms + RETENTION_MS):
+            if (
+                offset not in present
+                and offset >= self.deleted_to
+                and (since_ms is None or self.now_ms < since_ms + RETENTION_MS)
+            ):
                 waited = "at once" if since_ms is None else f"after {self.now_ms - since_ms} ms"
                 raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
         # Also of tombstones that are not the last ones: a truncation may take the later record back.
@@ -529,12 +590,17 @@ class Case:
                 self.clean_since_ms.setdefault(offset, self.now_ms)
 
 
-def judge_sizes(before: Mapping[int, int], bases: Sequence[int], limit_bytes: int) -> None:
-    """Segments that became one had at most the limit together. ``before``: bytes by base offset."""
+def sizes(folder: Path, suffix: str) -> dict[int, int]:
+    """Return the bytes of each segment's file by base offset."""
+    return {int(path.stem): path.stat().st_size for path in folder.glob(f"*{suffix}")}
+
+
+def judge_sizes(suffix: str, before: Mapping[int, int], bases: Sequence[int], limit_bytes: int) -> None:
+    """Files of segments that became one had at most the limit together. ``before``: bytes by base offset."""
     for base, next_base in zip_longest(bases, bases[1:]):
         became_one = [size for at, size in before.items() if base <= at and (next_base is None or at < next_base)]
         if len(became_one) > 1 and sum(became_one) > limit_bytes:
-            raise DifferenceError(f"segments of {became_one} bytes became one; the limit is {limit_bytes}")
+            raise DifferenceError(f"{suffix} files of {became_one} bytes became one; the limit is {limit_bytes}")
 
 
 def judge_delivered(who: str, records: Iterable[Record], committed: Mapping[int, Record], stable: int) -> None:
@@ -554,97 +620,6 @@ def judge_delivered(who: str, records: Iterable[Record], committed: Mapping[int,
         if (actual := received.get(key)) != record and not (record.is_tombstone and actual is None):
             instead = "nothing" if actual is None else f"offset {actual.offset}"
             raise DifferenceError(f"{who} gets {instead} as the last of {key!r} instead of offset {record.offset}")
-
-
-@dataclass(frozen=True)
-class StoredSegment:
-    """A segment as read from its files."""
-
-    base_offset: int
-    stored: list[Batch]
-    batches: list[ModelBatch]
-    aborted: list[AbortedTxn]
-    time_index: int
-    """The inode: a pass and a split write a new file."""
-    last_indexed_ms: int | None
-
-
-def read_segment(folder: Path, base: int) -> StoredSegment:
-    """Read the files of a segment."""
-    path = folder / f"{base:020d}"
-    batches = list(iter_batches(path.with_suffix(".log").read_bytes(), source=str(path)))
-    index = path.with_suffix(".txnindex")
-    aborted = list(iter_txnindex(index.read_bytes(), source=str(index))) if index.exists() else []
-    time_index = path.with_suffix(".timeindex")
-    # The file of the active segment has room for more entries.
-    last_ms = max((ms for ms, _ in TIME_ENTRY.iter_unpack(time_index.read_bytes())), default=None)
-    return StoredSegment(base, batches, list(map(as_model, batches)), aborted, time_index.stat().st_ino, last_ms)
-
-
-def as_model(batch: Batch) -> ModelBatch:
-    """Return a stored batch as a batch of the model."""
-    records = tuple(iter_records(batch, source="a segment"))
-    return ModelBatch(batch.base_offset, batch.last_offset, records, batch.max_timestamp_ms, batch.leader_epoch,
-                      batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional,
-                      batch.is_control, batch.codec, delete_horizon_ms=batch.delete_horizon_ms)  # fmt: skip
-
-
-def merge(folder: Path) -> set[int]:
-    """Append all segments but the last to the first. Returns the inodes of time indexes without entries."""
-    *inactive, active = sorted(folder.glob("*.log"))
-    emptied = {empty_indexes(active)}
-    if not inactive:
-        return emptied
-    files = joined(inactive)
-    remove(inactive)
-    for suffix, content in files.items():
-        inactive[0].with_suffix(suffix).write_bytes(content)
-    return emptied | {empty_indexes(inactive[0])}
-
-
-def begin_swap(paths: Sequence[Path], renamed: int) -> None:
-    """Leave the files of segments as a crash leaves them while one cleaned segment replaces them: see `Restart`."""
-    files = joined(paths)
-    if renamed >= 0:
-        remove(paths)
-    for number, (suffix, content) in enumerate(files.items()):
-        final = suffix if number < renamed else f"{suffix}.swap"
-        paths[0].with_suffix(final).write_bytes(content)
-
-
-def joined(paths: Sequence[Path]) -> dict[str, bytes]:
-    """Return the files of a segment with the content of several ones; its indexes have no entries."""
-    index = b"".join(it.read_bytes() for path in paths if (it := path.with_suffix(".txnindex")).exists())
-    content = {".log": b"".join(path.read_bytes() for path in paths), ".index": b"", ".timeindex": b""}
-    return content | ({".txnindex": index} if index else {})
-
-
-def remove(paths: Iterable[Path]) -> None:
-    """Remove the files of segments."""
-    for path in paths:
-        for suffix in FILES:
-            path.with_suffix(suffix).unlink(missing_ok=True)
-
-
-def temporary_files(folder: Path) -> set[tuple[str, int]]:
-    """Return the name and inode of each file that only a cleaner, a split or a deletion leaves."""
-    return {(path.name, path.stat().st_ino) for path in folder.iterdir() if path.suffix in TEMPORARY}
-
-
-def read_epochs(folder: Path) -> dict[int, int]:
-    """Return the first offset by leader epoch, of ``leader-epoch-checkpoint``."""
-    path = folder / "leader-epoch-checkpoint"
-    return read_leader_epochs(path.read_bytes(), source=str(path)) if path.exists() else {}
-
-
-def empty_indexes(path: Path) -> int:
-    """Let a segment have indexes without entries: such a segment needs no recovery, and is read from its begin.
-
-    Returns the inode of the time index.
-    """
-    for suffix in (".index", ".timeindex"):
-        path.with_suffix(suffix).write_bytes(b"")
-    return path.with_suffix(".timeindex").stat().st_ino
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from harness.broker_files.segments.records import MARKERS
 RETENTION_MS: Final = 1000
 LARGE_MAP_BYTES: Final = 1 << 16
 LARGE_SEGMENT_BYTES: Final = 1 << 30
+LARGE_INDEX_BYTES: Final = 4096
 FAR: Final = 2**31 + 7
 PLAIN: Final = -1
 WRITABLE: Final = tuple(codec for codec in CODECS if codec != "lz4")
@@ -60,13 +61,14 @@ class Pass:
     """Let time pass, then run a pass.
 
     ``map_bytes``: of its map. ``checks``: it is aborted at that check; -1: never. ``segment_bytes``: the limit on
-    segments that become one.
+    segments that become one. ``index_bytes``: the limit on their offset indexes, and on their time indexes.
     """
 
     after_ms: int
     map_bytes: int = LARGE_MAP_BYTES
     checks: int = -1
     segment_bytes: int = LARGE_SEGMENT_BYTES
+    index_bytes: int = LARGE_INDEX_BYTES
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,14 @@ class Restart:
 
     ``renamed``: the crash came while a cleaned segment replaced the first one or two, after so many of its files had
     their final names (log, offset index, time index, ``.txnindex``: ``LogSegment.changeFileSuffixes``); -1: before the
-    old files were removed. None: another moment.
+    old files were removed. None: another moment. ``loses``: the crash loses ``leader-epoch-checkpoint`` and
+    ``log-start-offset-checkpoint``. ``fills``: indexes have just the room for what recovery writes.
     """
 
     in_order: bool
     renamed: int | None = None
+    loses: bool = False
+    fills: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,9 @@ def random_steps(seed: int) -> list[Step]:
     """Return the steps of a case."""
     random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
     keys, producers = random.choice((2, 4, 12)), random.choice((1, 2, 3))
-    is_far, has_small_maps, has_small_segments, merges = (random.random() < share for share in (0.2, 0.1, 0.1, 0.3))
+    is_far, has_small_maps, has_small_segments, has_small_indexes, merges = (
+        random.random() < share for share in (0.2, 0.1, 0.1, 0.1, 0.3)
+    )
     steps: list[Step] = []
     for _ in range(random.randint(10, 50)):
         kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
@@ -146,6 +153,7 @@ def random_steps(seed: int) -> list[Step]:
                         random.choice((80, 130)) if small else LARGE_MAP_BYTES,
                         random.choice((1, 2, 4, 8)) if is_aborted else -1,
                         random.choice((200, 500, 4000)) if has_small_segments else LARGE_SEGMENT_BYTES,
+                        random.choice((24, 36, 60)) if has_small_indexes else LARGE_INDEX_BYTES,
                     )
                 )
             case "truncate":
@@ -171,7 +179,8 @@ def _rare(kind: str, random: Random) -> Step:
         return Elect()
     if kind == "delete":
         return DeleteRecords(random.choice((0.2, 0.5, 0.8)))
-    return Restart(random.randrange(3) == 0, random.choice((None, -1, 0, 1, 2, 3)))
+    renamed = random.choice((None, None, -1, 0, 1, 2, 3))
+    return Restart(random.randrange(3) == 0, renamed, random.randrange(3) == 0, random.randrange(3) == 0)
 
 
 def _write(random: Random, keys: int, producers: int, *, replicates: bool) -> Write:

@@ -23,13 +23,14 @@ import org.apache.kafka.storage.internals.utils.Throttler;
  * Kafka's log and cleaner without a broker: takes one command a line on standard input, and answers with one line.
  *
  * <pre>
- * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS LOG_START
+ * open FOLDER CLEAN RETENTION_MS EXPIRATION_MS FIRST_DIRTY HIGH_WATERMARK NOW_MS LOG_START INDEX_BYTES
  *                                                open a partition's folder; CLEAN: whether a broker shut down in order
  * append ROLL HIGH_WATERMARK HEX                 append a batch as a follower does; ROLL: begin a segment first
  * truncate OFFSET                                remove all from an offset on
  * delete OFFSET                                  delete all before an offset
  * epochs NUMBER                                  answers with the epoch and the end offset for each epoch up to a number
- * pass NOW_MS MAP_BYTES CHECKS SEGMENT_BYTES     one pass; it is aborted at check CHECKS, where that is not negative
+ * pass NOW_MS MAP_BYTES CHECKS SEGMENT_BYTES INDEX_BYTES
+ *                                                one pass; it is aborted at check CHECKS, where that is not negative
  * close
  * </pre>
  *
@@ -100,6 +101,7 @@ public final class Passes {
     public static final int IO_BYTES = 512, MAX_IO_BYTES = 64 << 20;
     private static final int EPOCH_AT = 12;
     private static final String LARGE_SEGMENT_BYTES = Integer.toString(1 << 30);
+    private static final String LARGE_INDEX_BYTES = "4096";
     private static final String INTERNAL_SEGMENT_BYTES = "internal.segment.bytes";
 
     private static Log log;
@@ -134,7 +136,7 @@ public final class Passes {
             case "open" -> {
                 nowMs = Long.parseLong(command[7]);
                 retentionMs = command[3];
-                log = opener.open(new File(command[1]), config(LARGE_SEGMENT_BYTES), command[2].equals("1"),
+                log = opener.open(new File(command[1]), config(LARGE_SEGMENT_BYTES, command[9]), command[2].equals("1"),
                     new ProducerStateManagerConfig(Integer.parseInt(command[4]), false), Long.parseLong(command[8]));
                 firstDirty = Long.parseLong(command[5]);
                 log.highWatermark(Long.parseLong(command[6]));
@@ -155,9 +157,9 @@ public final class Passes {
             }
             case "pass" -> {
                 nowMs = Long.parseLong(command[1]);
-                log.configure(config(command[4]));
+                log.configure(config(command[4], command[5]));
                 aborted = !clean(Integer.parseInt(command[2]), Integer.parseInt(command[3]));
-                log.configure(config(LARGE_SEGMENT_BYTES));
+                log.configure(config(LARGE_SEGMENT_BYTES, LARGE_INDEX_BYTES));
             }
             case "close" -> {
                 log.close();
@@ -169,10 +171,10 @@ public final class Passes {
             + log.recoveryPoint() + " " + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
     }
 
-    private static LogConfig config(String segmentBytes) {
+    private static LogConfig config(String segmentBytes, String indexBytes) {
         String name = LogConfig.configNames().contains(INTERNAL_SEGMENT_BYTES) ? INTERNAL_SEGMENT_BYTES : "segment.bytes";
         return new LogConfig(Map.of("cleanup.policy", "compact", "segment.ms", Long.toString(Long.MAX_VALUE),
-            "segment.index.bytes", "4096", name, segmentBytes, "delete.retention.ms", retentionMs,
+            "segment.index.bytes", indexBytes, name, segmentBytes, "delete.retention.ms", retentionMs,
             "max.message.bytes", Integer.toString(MAX_IO_BYTES)));
     }
 
