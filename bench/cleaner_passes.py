@@ -30,8 +30,8 @@ counted. A split loses the ``.txnindex`` of the segment, so that aborted records
 transaction, and does not read the marker after it (``reopened-transaction.md``). A pass removes the marker of records
 before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``).
 
-Indexes have room for what a pass or a recovery writes: where one is full, these versions fail, which needs a
-``segment.index.bytes`` that is hundreds of times smaller than the default.
+Indexes have room for what a pass or a recovery writes. Where they have not, these versions fail, which needs less than
+12 bytes of ``segment.index.bytes`` for each 4096 bytes of a segment; the default is three times as much.
 """
 
 from __future__ import annotations
@@ -248,6 +248,8 @@ class Case:
     ended: list[tuple[int, int]] = field(default_factory=list)
     """First offset and marker of each transaction that has ended since the log was opened."""
     rolls: bool = False
+    cleaned_early: bool = False
+    """A pass read a transaction whose marker was not replicated."""
     is_empty: bool = True
     """The last segment has no batch, so that brokers do not begin a segment."""
     dirty_from: int = 0
@@ -326,11 +328,8 @@ class Case:
                     self._begin_swap(renamed)
                 if loses:
                     self._lose_checkpoints()
-                # ``ProducerStateManager.truncateAndReload`` gets the checkpoint of the log start.
                 checkpoint = 0 if loses else self.log_start
-                snapshots = self.model.snapshots.items()
-                self.model.snapshots = {at: producers for at, producers in snapshots if at > checkpoint}
-                self.model.recover()
+                self.model.recover(checkpoint)
                 index_bytes = index_bytes_to_recover(self.segments) if fills else LARGE_INDEX_BYTES
                 self._open(in_order=False, checkpoint=checkpoint, index_bytes=index_bytes)
                 if fills:
@@ -419,6 +418,8 @@ class Case:
         self._compare(answer)
 
     def _truncate(self) -> None:
+        if self.cleaned_early:
+            raise KnownError("a pass cleaned by a marker that was truncated later")
         at = self.high_watermark
         self.written = [batch for batch in self.written if batch.base_offset < at]
         self.epoch_starts = {epoch: start for epoch, start in self.epoch_starts.items() if start < at}
@@ -443,18 +444,16 @@ class Case:
         self.jvm.passes += 1
         self.now_ms += step.after_ms
         self.model.expire(self.now_ms, EXPIRATION_MS)
-        # An index without entries says nothing about the entries that a pass writes, and an overfull one ends it.
-        has_entries = not any(it.time_index in self.emptied for it in self.segments[:-1])
-        index_bytes = max(step.index_bytes if has_entries else LARGE_INDEX_BYTES, index_bytes_to_recover(self.segments))
-        limits = {".log": step.segment_bytes, ".index": index_bytes, ".timeindex": index_bytes}
+        limits = {".log": step.segment_bytes, ".index": step.index_bytes, ".timeindex": step.index_bytes}
         before = {suffix: sizes(self.folder, suffix) for suffix in limits}
-        answer = self.jvm.ask(f"pass {self.now_ms} {step.map_bytes} {step.checks} {step.segment_bytes} {index_bytes}")
+        limited = f"{step.map_bytes} {step.checks} {step.segment_bytes} {step.index_bytes}"
+        answer = self.jvm.ask(f"pass {self.now_ms} {limited}")
         is_limited = (step.segment_bytes, step.index_bytes) != (LARGE_SEGMENT_BYTES, LARGE_INDEX_BYTES)
         if answer[0] != "ok" or step.map_bytes != LARGE_MAP_BYTES or is_limited:
             self.modelled = False
         if answer[0] == "ok":
             for suffix, limit_bytes in limits.items():
-                judge_sizes(suffix, before[suffix], list(map(int, answer[5:])), limit_bytes)
+                judge_sizes(suffix, before[suffix], list(map(int, answer[6:])), limit_bytes)
             if step.map_bytes != LARGE_MAP_BYTES:
                 self._judge_end(int(answer[3]), step.map_bytes)
         if self.modelled:
@@ -465,13 +464,15 @@ class Case:
         is_whole = answer[0] == "ok" and step.map_bytes == LARGE_MAP_BYTES
         is_split = answer[0] == "aborted" and step.checks < 0
         self._compare(answer, cleaned_to=self.dirty_from if is_whole else self.next_end, is_split=is_split)
+        ended = {txn for txn, outcome in self.truth.outcomes.items() if outcome != self.replicated.outcomes.get(txn)}
+        self.cleaned_early |= any(it.txn in ended and it.base_offset < int(answer[1]) for it in self.written)
 
     def _compare(self, answer: Sequence[str], cleaned_to: int | None = None, *, is_split: bool = False) -> None:
         """Judge the folder. ``cleaned_to``: after a pass, the offset below which it may have left tombstones.
 
         ``is_split``: the pass split a segment. Raises `KnownError` where that lost entries of ``.txnindex`` files.
         """
-        stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[5:]))
+        stable, end, bases = int(answer[1]), int(answer[2]), list(map(int, answer[6:]))
         self.is_empty = bases[-1] == end
         self.segments = segments = [read_segment(self.folder, base) for base in bases]
         entries_before, self.index_entries = self.index_entries, sum(len(it.aborted) for it in segments)
@@ -479,6 +480,8 @@ class Case:
             raise KnownError("a split lost a .txnindex")
         if end != self.next_end:
             raise DifferenceError(f"the log ends at {end} instead of {self.next_end}")
+        if int(answer[5]) != self.log_start:
+            raise DifferenceError(f"the log starts at {answer[5]} instead of {self.log_start}")
         self._judge_epochs()
         for it in segments[:-1]:
             latest_ms = max((batch.max_timestamp_ms for batch in it.stored), default=it.last_indexed_ms)
@@ -492,8 +495,10 @@ class Case:
             actual = log_fields([batch for it in segments for batch in it.stored],
                                 [(it.base_offset, txn) for it in segments for txn in it.aborted], {})  # fmt: skip
             expected |= {"segments": [it.base_offset for it in self.model.segments],
-                         "last stable offset": self.model.last_stable_offset}  # fmt: skip
-            actual |= {"segments": bases, "last stable offset": stable}
+                         "last stable offset": self.model.last_stable_offset,
+                         "snapshots": sorted(self.model.snapshots.keys() & bases)}  # fmt: skip
+            snapshots = sorted(sizes(self.folder, ".snapshot").keys() & bases)
+            actual |= {"segments": bases, "last stable offset": stable, "snapshots": snapshots}
             for name, value in expected.items():
                 if actual[name] != value:
                     raise DifferenceError(f"{name}: {actual[name]}, in the model {value}")
@@ -576,11 +581,8 @@ class Case:
         markers = {batch.base_offset for batch in self.written if batch.control}
         for offset in {record.offset for record in last.values() if record.is_tombstone} | markers:
             since_ms = self.clean_since_ms.get(offset)
-            if (
-                offset not in present
-                and offset >= self.deleted_to
-                and (since_ms is None or self.now_ms < since_ms + RETENTION_MS)
-            ):
+            is_due = since_ms is not None and self.now_ms >= since_ms + RETENTION_MS
+            if offset not in present and offset >= self.deleted_to and not is_due:
                 waited = "at once" if since_ms is None else f"after {self.now_ms - since_ms} ms"
                 raise DifferenceError(f"the tombstone or marker at offset {offset} was removed {waited}")
         # Also of tombstones that are not the last ones: a truncation may take the later record back.

@@ -130,14 +130,15 @@ def random_steps(seed: int) -> list[Step]:
     random = Random(f"cleaner {seed}")  # noqa: S311  (a case that can be repeated)
     keys, producers = random.choice((2, 4, 12)), random.choice((1, 2, 3))
     is_far, has_small_maps, has_small_segments, has_small_indexes, merges = (
-        random.random() < share for share in (0.2, 0.1, 0.1, 0.1, 0.3)
+        random.random() < share for share in (0.2, 0.1, 0.1, 0.15, 0.3)
     )
     steps: list[Step] = []
     for _ in range(random.randint(10, 50)):
         kind = random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
         match kind:
             case "write":
-                steps.append(_write(random, keys, producers, replicates=random.randrange(6) > 0))
+                replicates = random.randrange(6) > 0
+                steps.append(_write(random, keys, producers, is_large=has_small_indexes, replicates=replicates))
             case "end":
                 steps.append(_end(random, producers, replicates=random.randrange(6) > 0))
             case "roll":
@@ -166,6 +167,11 @@ def random_steps(seed: int) -> list[Step]:
                 steps.append(Truncate())
             case _:
                 steps.append(_rare(kind, random))
+    if has_small_indexes:
+        # Offset indexes that are larger than time indexes.
+        large = Write(PLAIN, ((0, False),), value_bytes=6000)
+        steps += [step for _ in range(4) for step in (*[large] * random.choice((2, 3, 4)), Roll())]
+        steps += [large, Pass(0, index_bytes=random.choice((24, 36, 60)))]
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
         steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
@@ -183,13 +189,13 @@ def _rare(kind: str, random: Random) -> Step:
     return Restart(random.randrange(3) == 0, renamed, random.randrange(3) == 0, random.randrange(3) == 0)
 
 
-def _write(random: Random, keys: int, producers: int, *, replicates: bool) -> Write:
+def _write(random: Random, keys: int, producers: int, *, replicates: bool, is_large: bool = False) -> Write:
     return Write(
         random.choice((PLAIN, *range(producers), *range(producers))),
         tuple((random.randrange(keys), random.random() < 1 / 3) for _ in range(random.randint(1, 3))),
         random.choice((0, 0, 500, 10 * 86_400_000)),
-        random.choice((1, 1, 1, 1, 40, 3000)),
-        random.choice(("none", "none", *WRITABLE)),
+        random.choice((1, 6000, 6000) if is_large else (1, 1, 1, 1, 40, 3000)),
+        "none" if is_large else random.choice(("none", "none", *WRITABLE)),
         replicates,
     )
 

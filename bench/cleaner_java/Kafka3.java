@@ -72,6 +72,11 @@ public final class Kafka3 implements Passes.Opener {
             }
 
             @Override
+            public long logStart() {
+                return log.logStartOffset();
+            }
+
+            @Override
             public long logEnd() {
                 return log.logEndOffset();
             }

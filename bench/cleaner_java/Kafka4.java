@@ -61,6 +61,11 @@ public final class Kafka4 implements Passes.Opener {
             }
 
             @Override
+            public long logStart() {
+                return log.logStartOffset();
+            }
+
+            @Override
             public long logEnd() {
                 return log.logEndOffset();
             }

@@ -34,8 +34,8 @@ import org.apache.kafka.storage.internals.utils.Throttler;
  * close
  * </pre>
  *
- * Answers are "ok", then the last stable offset, the log end, the first dirty offset and the recovery point, then the
- * base offsets of all segments; or "aborted" and the same; or "failed" with the error. The time of a pass is its
+ * Answers are "ok", then the last stable offset, the log end, the first dirty offset, the recovery point and the log
+ * start, then the base offsets of all segments; or "aborted" and the same; or "failed" with the error. The time of a pass is its
  * argument: nothing waits.
  */
 public final class Passes {
@@ -56,6 +56,8 @@ public final class Passes {
         void expireProducers(long nowMs);
 
         long lastStableOffset();
+
+        long logStart();
 
         long logEnd();
 
@@ -101,7 +103,7 @@ public final class Passes {
     public static final int IO_BYTES = 512, MAX_IO_BYTES = 64 << 20;
     private static final int EPOCH_AT = 12;
     private static final String LARGE_SEGMENT_BYTES = Integer.toString(1 << 30);
-    private static final String LARGE_INDEX_BYTES = "4096";
+    private static final String LARGE_INDEX_BYTES = "4096", INTERVAL_BYTES = "4096";
     private static final String INTERNAL_SEGMENT_BYTES = "internal.segment.bytes";
 
     private static Log log;
@@ -136,7 +138,7 @@ public final class Passes {
             case "open" -> {
                 nowMs = Long.parseLong(command[7]);
                 retentionMs = command[3];
-                log = opener.open(new File(command[1]), config(LARGE_SEGMENT_BYTES, command[9]), command[2].equals("1"),
+                log = opener.open(new File(command[1]), config(LARGE_SEGMENT_BYTES, command[9], INTERVAL_BYTES), command[2].equals("1"),
                     new ProducerStateManagerConfig(Integer.parseInt(command[4]), false), Long.parseLong(command[8]));
                 firstDirty = Long.parseLong(command[5]);
                 log.highWatermark(Long.parseLong(command[6]));
@@ -157,9 +159,11 @@ public final class Passes {
             }
             case "pass" -> {
                 nowMs = Long.parseLong(command[1]);
-                log.configure(config(command[4], command[5]));
+                // A pass fails where it writes more entries than there is room for, so that those with little room write few.
+                String interval = command[5].equals(LARGE_INDEX_BYTES) ? INTERVAL_BYTES : LARGE_SEGMENT_BYTES;
+                log.configure(config(command[4], command[5], interval));
                 aborted = !clean(Integer.parseInt(command[2]), Integer.parseInt(command[3]));
-                log.configure(config(LARGE_SEGMENT_BYTES, LARGE_INDEX_BYTES));
+                log.configure(config(LARGE_SEGMENT_BYTES, LARGE_INDEX_BYTES, INTERVAL_BYTES));
             }
             case "close" -> {
                 log.close();
@@ -168,13 +172,13 @@ public final class Passes {
             default -> throw new IOException("no command " + command[0]);
         }
         return (aborted ? "aborted " : "ok ") + log.lastStableOffset() + " " + log.logEnd() + " " + firstDirty + " "
-            + log.recoveryPoint() + " " + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
+            + log.recoveryPoint() + " " + log.logStart() + " " + log.segments().stream().map(String::valueOf).collect(Collectors.joining(" "));
     }
 
-    private static LogConfig config(String segmentBytes, String indexBytes) {
+    private static LogConfig config(String segmentBytes, String indexBytes, String intervalBytes) {
         String name = LogConfig.configNames().contains(INTERNAL_SEGMENT_BYTES) ? INTERNAL_SEGMENT_BYTES : "segment.bytes";
         return new LogConfig(Map.of("cleanup.policy", "compact", "segment.ms", Long.toString(Long.MAX_VALUE),
-            "segment.index.bytes", indexBytes, name, segmentBytes, "delete.retention.ms", retentionMs,
+            "segment.index.bytes", indexBytes, "index.interval.bytes", intervalBytes, name, segmentBytes, "delete.retention.ms", retentionMs,
             "max.message.bytes", Integer.toString(MAX_IO_BYTES)));
     }
 

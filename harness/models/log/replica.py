@@ -245,16 +245,17 @@ class Replica:
         for batch in self.from_offset(newest) if reads_batches else ():
             self._note(batch)
 
-    def recover(self) -> None:
+    def recover(self, checkpoint: int = 0) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
         Afterwards it has the producers of the snapshot at its first segment and of the batches, and ``.txnindex`` has
         the aborted transactions of which a batch is left. A snapshot is taken before each further segment. This assumes
-        that checkpoints, a minute old in practice, show no flushed batches.
+        that checkpoints, a minute old in practice, show no flushed batches. ``checkpoint``: of the log start; no
+        snapshot at or before it is read (``ProducerStateManager.truncateAndReload``).
         """
         first = self.segments[0].base_offset
-        self.producers = dict(self.snapshots.get(first, {}))
-        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at == first}
+        self.producers = dict(self.snapshots.get(first, {}) if first > checkpoint else {})
+        self.snapshots = {}
         self.unreplicated.clear()
         self._drop_epochs(self.log_end)
         for segment in self.segments:
@@ -263,13 +264,18 @@ class Replica:
             segment.aborted = []
             for batch in segment.batches:
                 self._note_aborted(segment, batch)
+        self._drop_deleted_snapshots()
 
     def reopen(self) -> None:
         """Continue from the snapshot of an orderly shutdown, unless all records are deleted (``truncateAndReload``)."""
         if self.log_end <= self.log_start:
             self.producers = {}
+        self._drop_deleted_snapshots()
         self.unreplicated.clear()
         self._drop_epochs(self.log_end)
+
+    def _drop_deleted_snapshots(self) -> None:
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at > self.log_start}
 
     def restart_at(self, offset: int) -> None:
         """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
