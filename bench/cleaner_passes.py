@@ -7,17 +7,18 @@
 ``cleaner_java`` opens folders with ``UnifiedLog``, appends batches as a follower does and runs ``Cleaner`` in one JVM,
 on command. Cases reach what a cluster does not reach in minutes: offsets 2^31 apart, segments that span more (of
 Kafka before 0.10.2, which are split when they are cleaned), old timestamps, batches larger than the cleaner's buffers,
-maps that hold a few keys, several leader epochs, tails that are truncated, records that are deleted, small segments,
-passes that are aborted, restarts in order and after a crash, also in the middle of a swap or of a deletion.
+maps that hold a few keys, several leader epochs, tails that are truncated, records that are deleted, small segments and
+indexes, passes that are aborted, restarts in order and after a crash, also in the middle of a swap or of a deletion, or
+with checkpoints that are lost.
 
 After each step, the folder is read back and judged twice. **By the truth**: a consumer that reads committed records
 gets nothing that was aborted, and the last committed record of every key; both with the stored ``.txnindex`` files and
 with those that recovery would write. No tombstone or marker is removed before it has waited for
 ``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end,
 time indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary
-files, and flushed data ends at the recovery point or after it.
-**By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments and last stable
-offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
+files, flushed data ends at the recovery point or after it, and a pass with a small map ends where the map is full.
+**By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments, snapshots and
+last stable offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
 judged by the truth alone.
 
 A case with a difference is reduced to few steps. ``--planted`` patches the cleaner with an error of the kind of
@@ -28,7 +29,8 @@ Three errors of Kafka 3.9, 4.2 and 4.4 are known (drafts in ``results/upstream``
 counted. A split loses the ``.txnindex`` of the segment, so that aborted records are served as committed
 (``split-segment-without-txnindex.md``). A truncation after all producers have expired loads a snapshot with an open
 transaction, and does not read the marker after it (``reopened-transaction.md``). A pass removes the marker of records
-before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``).
+before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``). A case also ends
+where a pass relied on a marker that is truncated later, after a restart: in a cluster, the coordinator writes it again.
 
 Indexes have room for what a pass or a recovery writes. Where they have not, these versions fail, which needs less than
 12 bytes of ``segment.index.bytes`` for each 4096 bytes of a segment; the default is three times as much.
@@ -115,7 +117,7 @@ REMOVED_MARKER: Final = "a pass removed a marker of records before the log start
 
 
 class KnownError(Exception):
-    """A known error of Kafka; the message is what happened."""
+    """A known error of Kafka, or steps that no cluster takes; the message is what happened."""
 
 
 @dataclass
@@ -365,6 +367,9 @@ class Case:
         begin_swap(paths, renamed)
         if self.modelled:
             first, *others = self.model.segments[: len(paths)]
+            if renamed <= 0:
+                # ``LogLoader.load`` deletes all files in the range of a ``.log.swap`` file.
+                self.model.snapshots.pop(first.base_offset, None)
             for segment in others:
                 first.batches += segment.batches
                 self.model.segments.remove(segment)

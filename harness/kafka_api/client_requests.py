@@ -64,6 +64,7 @@ def commit_offsets(
         OffsetCommitRequest,
         4 if retention else VERSION,  # From version 5 on, a commit has no separate retention (KIP-211).
         f"offsets of group {group} cannot be committed",
+        partitions=len(offsets),
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
@@ -152,6 +153,7 @@ def produce(
         protocol.ProduceRequest,
         PRODUCE[transaction_version],
         "a batch",
+        partitions=1,
         accepted=46,  # DUPLICATE_SEQUENCE_NUMBER: a retry of a batch that was written at the first attempt
         transactional_id=transactional_id,
         acks=-1,
@@ -177,7 +179,10 @@ def commit_in_transaction(
 ) -> Request[None]:
     """Commit a group's offsets in the producer's transaction. For the group's coordinator."""
     version, fields = OFFSET_COMMIT[transaction_version], {"topics": committed_topics(offsets), **asdict(producer)}
-    return acknowledged(protocol.TxnOffsetCommitRequest, version, f"offsets of group {group}", group_id=group, **fields)
+    action = f"offsets of group {group}"
+    return acknowledged(
+        protocol.TxnOffsetCommitRequest, version, action, partitions=len(offsets), group_id=group, **fields
+    )
 
 
 def end_transaction(

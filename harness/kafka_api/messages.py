@@ -48,10 +48,28 @@ def request(kind: type[ApiMessage], version: int, decode: Callable[[Any], T], **
 
 
 def acknowledged(
-    kind: type[ApiMessage], version: int, action: str, *, accepted: int | None = None, **fields: Any
+    kind: type[ApiMessage], version: int, action: str, *, accepted: int | None = None, partitions: int = 0, **fields: Any
 ) -> Request[None]:
-    """Build a request whose answer has errors only. ``action``, ``accepted``: as in `raise_for_errors`."""
-    return request(kind, version, lambda answer: raise_for_errors(answer, action, accepted=accepted), **fields)
+    """Build a request whose answer has errors only. ``action``, ``accepted``: as in `raise_for_errors`.
+
+    ``partitions``: the answer has so many; one that leaves some out acknowledges nothing.
+    """
+
+    def decode(answer: Any) -> None:
+        raise_for_errors(answer, action, accepted=accepted)
+        if (answered := _partitions(answer.to_dict())) < partitions:
+            raise RefusedError(f"{action}: the answer has {answered} of {partitions} partitions")
+
+    return request(kind, version, decode, **fields)
+
+
+def _partitions(part: Any) -> int:
+    """Return the number of partitions in an answer, at any depth."""
+    if isinstance(part, list):
+        return sum(map(_partitions, part))
+    if not isinstance(part, dict):
+        return 0
+    return 1 if part.keys() & {"index", "partition_index"} else _partitions(list(part.values()))
 
 
 def _structured(field: Any, value: Any) -> Any:
