@@ -17,9 +17,9 @@ with those that recovery would write. No tombstone or marker is removed before i
 ``delete.retention.ms``. ``leader-epoch-checkpoint`` has the first offset of each epoch, leaders answer with its end,
 time indexes end with the latest timestamp, segments that become one are small enough, a start removes temporary
 files, flushed data ends at the recovery point or after it, and a pass with a small map ends where the map is full.
-**By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments, snapshots and
-last stable offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case is
-judged by the truth alone.
+**By the model** (`harness.models.log.cleaner`): batches, delete horizons, ``.txnindex``, segments, snapshots and last
+stable offset are equal. The model has no small maps, aborted passes or segments that are split: from there on, a case
+is judged by the truth alone.
 
 A case with a difference is reduced to few steps. ``--planted`` patches the cleaner with an error of the kind of
 KAFKA-20036: once a segment of a log was split, every marker counts as not needed.
@@ -29,8 +29,8 @@ Three errors of Kafka 3.9, 4.2 and 4.4 are known (drafts in ``results/upstream``
 counted. A split loses the ``.txnindex`` of the segment, so that aborted records are served as committed
 (``split-segment-without-txnindex.md``). A truncation after all producers have expired loads a snapshot with an open
 transaction, and does not read the marker after it (``reopened-transaction.md``). A pass removes the marker of records
-before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``). A case also ends
-where a pass relied on a marker that is truncated later, after a restart: in a cluster, the coordinator writes it again.
+before the log start, so that a recovery opens their transaction again (``marker-before-log-start.md``). A case also
+ends where a pass relied on a marker that is truncated later: in a cluster, the coordinator writes it again.
 
 Indexes have room for what a pass or a recovery writes. Where they have not, these versions fail, which needs less than
 12 bytes of ``segment.index.bytes`` for each 4096 bytes of a segment; the default is three times as much.

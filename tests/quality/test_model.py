@@ -243,6 +243,16 @@ def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
     assert log.producers[9].current_txn_first_offset == 3
 
 
+def test_a_start_drops_the_snapshots_of_deleted_records() -> None:
+    """``ProducerStateManager.truncateAndReload``; found by `bench/cleaner_passes.py`."""
+    for start in (Replica.reopen, Replica.recover):
+        log = replica(data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1"))
+        log.delete_before(1)
+        assert sorted(log.snapshots) == [1, 2]
+        start(log)
+        assert sorted(log.snapshots) == [2]
+
+
 def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
     leader = Replica(1)
     for batch in (OPEN, marker(1, ABORT, 7), data(2, "a=1"), data(3, "l=1", txn=8)):

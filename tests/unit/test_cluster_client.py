@@ -13,9 +13,10 @@ from kafka.protocol.metadata import MetadataResponse
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
+from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ONCE, SILENT_S, ClusterClient, Connection, RetryPolicy
 from harness.kafka_api.fetch import fetch
-from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, raise_for_errors
+from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, per_topic, raise_for_errors
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import LogDirs, describe_log_dirs, reassign
 from harness.kafka_api.transactions import OpenTransaction, describe_producers, open_transactions
@@ -149,6 +150,15 @@ def test_errors_that_time_may_heal_are_retriable_and_a_final_one_counts() -> Non
         raise_for_errors(answer(0, 16), "it")
     with pytest.raises(RefusedError, match="it: TopicAuthorizationFailedError"):
         raise_for_errors(answer(16, 29), "it")
+
+
+def test_an_answer_that_leaves_a_partition_out_acknowledges_nothing() -> None:
+    request = commit_offsets("g", {("t", 0): 5, ("t", 1): 5})
+    topics = per_topic((("t", n), {"partition_index": n, "error_code": 0}) for n in range(2))
+    request.decode(message(OffsetCommitResponse, 7, throttle_time_ms=0, topics=topics))
+    topics[0]["partitions"].pop()
+    with pytest.raises(RefusedError, match="the answer has 1 of 2 partitions"):
+        request.decode(message(OffsetCommitResponse, 7, throttle_time_ms=0, topics=topics))
 
 
 def test_a_misspelt_field_is_an_error() -> None:
