@@ -15,6 +15,7 @@ from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES, RoundLine, SoakVerdict
 from harness.runtimes import AUTO
 from harness.targets import patched
+from harness.targets.settings import parse_setting, parse_settings
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ OPTIONS = (
     ROUNDS.option("--rate", kinds.Number(1, 10_000), "Client operations per second.", name="rate_hz", default=300.0),
     ROUNDS.option("--play", kinds.Number(6, 3600, "S"), "Seconds of operations and faults in a round.", name="play_s",
                   default=30.0),
+    SOAKED.option("--set", kinds.Text(parse_setting, metavar="broker.NAME=VALUE"), "Broker setting; repeatable.",
+                  name="settings", multiple=True),
     RESULTS,
 )
 # fmt: on
@@ -127,11 +130,14 @@ def _options(parameters: Mapping[str, Any]) -> SoakOptions:
         raise UsageError("leave out --expect: with --gate, any finding fails the soak")
     if schedule:
         leave_out(options_given().intersection(OF_DRAWN_ROUNDS), "--schedule has the whole round")
+    topic_settings, broker_settings = parse_settings(parameters["settings"])
+    if topic_settings:
+        raise UsageError(f"--set topic.{next(iter(topic_settings))}: rounds draw the settings of topics")
     names = ("minutes", "seed", "results", "spark", "rounds", "runtime", "gate")
     return SoakOptions(
         target=patched(parameters["target"], parameters["patch"]),
         **{name: parameters[name] for name in names},
-        shape=Shape(**{name: parameters[name] for name in OF_DRAWN_ROUNDS}),
+        shape=Shape(**{name: parameters[name] for name in OF_DRAWN_ROUNDS}, broker_settings=broker_settings),
         expected=read_expected(expect) if expect else {},
         schedule=read_round(schedule) if schedule else None,
     )

@@ -48,7 +48,13 @@ def request(kind: type[ApiMessage], version: int, decode: Callable[[Any], T], **
 
 
 def acknowledged(
-    kind: type[ApiMessage], version: int, action: str, *, accepted: int | None = None, partitions: int = 0, **fields: Any
+    kind: type[ApiMessage],
+    version: int,
+    action: str,
+    *,
+    accepted: int | None = None,
+    partitions: int = 0,
+    **fields: Any,
 ) -> Request[None]:
     """Build a request whose answer has errors only. ``action``, ``accepted``: as in `raise_for_errors`.
 

@@ -45,6 +45,7 @@ from harness.targets import SIM_KAFKA, find_target
 SOAK: Final = "soak"
 MOST_BOOTS: Final = 3
 """Clusters that are started for a round, one after another, before a soak gives up."""
+SHAPE: Final = ("partitions", "clients", "play_s", "rate_hz", "broker_settings")
 STORED: Final = ("target", "minutes", "seed", "runtime", "gate", "expected")
 """The options that ``soak.json`` has under their names."""
 
@@ -94,7 +95,7 @@ class Soak:
             reason=(reason or "no round") + "".join(worst_rounds[:1]),
             folder=str(self.folder.path),
             **{name: getattr(options, name) for name in STORED},
-            shape={name: getattr(self.setup.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
+            shape={name: getattr(self.setup.shape, name) for name in SHAPE},
             drawn=tuple(sorted(self.setup.faults)),
             not_drawn=self.setup.left_out,
             took_s=round(self.took_s, 1),

@@ -64,6 +64,14 @@ class Target:
             return self.own.supports.groups if self.own else ()
         return (CLASSIC, CONSUMER) if _line(self.version) >= _FIRST_WITH_CONSUMER_PROTOCOL else (CLASSIC,)
 
+    def group_protocols_with(self, broker_settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the same for brokers with these settings: one of them permits protocols that are early access."""
+        permitted = broker_settings.get("group.coordinator.rebalance.protocols")
+        if permitted is None or not self.group_protocols:
+            return self.group_protocols
+        names = {name.strip().lower() for name in permitted.split(",")}
+        return tuple(protocol for protocol in (CLASSIC, CONSUMER) if protocol in names)
+
 
 # fmt: off
 _KAFKA = (

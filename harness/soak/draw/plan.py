@@ -1,7 +1,7 @@
 """Rounds before they are played: drawn from a seed, or made from a stored schedule for the brokers of a target."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -62,7 +62,8 @@ class Shape:
     """The size of rounds, and the abilities of their target: the same for all rounds of a soak.
 
     ``settings``: the topic settings of the target. ``is_real``: whether it has group coordinators, and producers that
-    are idempotent outside of transactions. ``group_protocols``: by which members join.
+    are idempotent outside of transactions. ``group_protocols``: by which members join. ``broker_settings``: the
+    user's, which win.
     """
 
     partitions: int = 30
@@ -72,6 +73,7 @@ class Shape:
     settings: frozenset[str] = frozenset(SETTINGS)
     is_real: bool = False
     group_protocols: tuple[str, ...] = ()
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:

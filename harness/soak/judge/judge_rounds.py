@@ -22,6 +22,7 @@ from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import Doubt, RoundVerdict, Verdict
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
+from harness.schedules.operations import VisitGroup
 from harness.schedules.scenario import CONSUMER
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
@@ -67,7 +68,8 @@ def judge_rounds(
             events = _complete_history(folder)
             topics = {*(topic.name for topic in played.plan.topics), TRANSACTION_STATE, CONSUMER_OFFSETS}
             metadata = read_metadata_logs(metadata_folders(folder), topics).metadata
-            drops_pending = CONSUMER in find_target(played.schedule.target).group_protocols
+            joined = {it.protocol for it in played.schedule.operations if isinstance(it, VisitGroup)}
+            drops_pending = CONSUMER in {*find_target(played.schedule.target).group_protocols, *joined}
             losses = losses_of(events, unclean_leaders(metadata))
             skipped = _lines(folder, SKIPPED_MARKERS) or ()
             results = JudgeResults(

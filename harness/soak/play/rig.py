@@ -25,6 +25,7 @@ from harness.soak.draw import plan
 from harness.soak.draw.plan import Shape
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, Target, find_target
+from harness.targets.settings import BROKER, raise_if_unfit
 from nemesis.fault import Fault
 
 SETTLE_S: Final = 60.0
@@ -102,9 +103,12 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - supported}
     settings_of_real_brokers = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
-    _, broker_settings = system.settings(target, TIMERS, {**settings_of_real_brokers, **of_faults})
+    raise_if_unfit(target, {BROKER: shape.broker_settings})
+    own = {**settings_of_real_brokers, **of_faults, **shape.broker_settings}
+    _, broker_settings = system.settings(target, TIMERS, own)
     needs = frozenset[str]().union(*(fault.needs for fault in faults.values()))
-    is_real, protocols, options = not system.has_own_clients, target.group_protocols, GATE_OPTIONS if gate else None
+    is_real, options = not system.has_own_clients, GATE_OPTIONS if gate else None
+    protocols = target.group_protocols_with(shape.broker_settings)
     equipment = equip(replace(request, needs=needs), runtime_name, has_jvm_clients=is_real, gate=options)
     of_target = replace(shape, settings=supported, is_real=is_real, group_protocols=protocols)
     not_drawn = dict(sorted({**left_out, **lacks, **unknown}.items()))
