@@ -6,6 +6,7 @@
     python bench/kafka_mutants.py run --results DIR ID                    the same for one mutant
     python bench/kafka_mutants.py run --results DIR --detector soak ID    a soak of five minutes with one mutant
     python bench/kafka_mutants.py table
+    KAFKA_MUTANTS_TARGET=kafka-3.9 python bench/kafka_mutants.py run --results DIR --detector passes
 
 ``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
 value) to the methods of ``kafka_mutants_java/methods.toml``. Mutants are drawn at random with a fixed seed, in turn
@@ -15,6 +16,9 @@ a draw before the checks were added that earlier draws called for.
 ``executed`` runs each detector once with stock classes that have a probe at each point of all draws. A mutant whose
 point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
 the same probe.
+
+With ``KAFKA_MUTANTS_TARGET``, the mutants of another version are run: those of which class, method, number and change
+are equal there. They have files of their own in ``results``.
 
 Results are lines of ``results/kafka-mutants.jsonl``, one for each mutant and detector, so that the bench can be ended
 and resumed; ``--seconds`` ends it after a run. A mutant is noticed if the outcome differs from stock Kafka's: without a
@@ -52,7 +56,8 @@ from harness.targets import find_target
 from harness.targets.jars import jars_for
 
 HERE = Path(__file__).resolve().parent
-TARGET = "kafka-4.4"
+DRAWN_FROM = "kafka-4.4"
+TARGET = os.environ.get("KAFKA_MUTANTS_TARGET", DRAWN_FROM)
 AUDIT = "audit"
 """An audit of the copies of disks that a run without a fault leaves, without the history of its clients."""
 PASSES = "passes"
@@ -63,11 +68,12 @@ DETECTORS = (PASSES, *RUNS, AUDIT)
 SOAK = "soak"
 SOAK_MINUTES = 5
 KNOWN = HERE.parent / "harness" / "nightly" / "known.toml"
-DRAWS = {1: (0, 42), 2: (42, 63), 3: (63, 84), 4: (84, 105), 5: (105, 126), 6: (126, 147), 7: (147, 168)}
+DRAWS = {1: (0, 42), 2: (42, 63), 3: (63, 84), 4: (84, 105), 5: (105, 126), 6: (126, 147), 7: (147, 168), 8: (168, 189)}
 SEED = 46
 TIME_LIMIT_S = 300
-LOG = HERE.parent / "results" / "kafka-mutants.jsonl"
-EXECUTED_LOG = HERE.parent / "results" / "kafka-mutants-executed.jsonl"
+OF_VERSION = "" if TARGET == DRAWN_FROM else f"-{TARGET.removeprefix('kafka-')}"
+LOG = HERE.parent / "results" / f"kafka-mutants{OF_VERSION}.jsonl"
+EXECUTED_LOG = HERE.parent / "results" / f"kafka-mutants-executed{OF_VERSION}.jsonl"
 SET_ASIDE = HERE / "kafka_mutants_java" / "equivalent.toml"
 """Reasons by id, for mutants that change nothing that is stored or served."""
 REJECTED = 3
@@ -83,17 +89,18 @@ class Point(NamedTuple):
     area: str
 
 
-def mutate(*arguments: str | Path) -> tuple[int, str]:
+def mutate(*arguments: str | Path, target: str = TARGET) -> tuple[int, str]:
     """Run ``Mutate.java`` with the classes of Kafka; return its exit code and its output."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as methods:
         for area, classes in tomllib.loads((HERE / "kafka_mutants_java" / "methods.toml").read_text()).items():
             methods.writelines(f"{area} {name} {method}\n" for name in classes for method in classes[name].split())
         methods.flush()
-        jars = [*parts(lambda *_: None).paths, *jars_for(find_target(TARGET)).paths]
+        jars = [*parts(lambda *_: None).paths, *jars_for(find_target(target)).paths]
         command, *others = arguments
+        classpath, is_another = os.pathsep.join(map(str, jars)), str(target != DRAWN_FROM).lower()
         done = subprocess.run(
-            ["java", "-cp", os.pathsep.join(map(str, jars)), HERE / "kafka_mutants_java" / "Mutate.java", command,
-             methods.name, *others], stdout=subprocess.PIPE, text=True, check=False,
+            ["java", f"-Danother.version={is_another}", "-cp", classpath, HERE / "kafka_mutants_java" / "Mutate.java",
+             command, methods.name, *others], stdout=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     if done.returncode not in {0, REJECTED}:
         sys.exit(f"Mutate.java failed with exit code {done.returncode}")
@@ -101,9 +108,9 @@ def mutate(*arguments: str | Path) -> tuple[int, str]:
 
 
 @cache
-def points() -> dict[str, Point]:
-    """Return every mutation point by id."""
-    rows = (line.split("\t") for line in mutate("list")[1].splitlines())
+def points(target: str = DRAWN_FROM) -> dict[str, Point]:
+    """Return every mutation point of a version by id."""
+    rows = (line.split("\t") for line in mutate("list", target=target)[1].splitlines())
     return {mutant: Point(mutant, int(line), change, area) for mutant, line, change, area in rows}
 
 
@@ -121,7 +128,8 @@ def in_turn() -> Iterator[Point]:
 def draw(*numbers: int) -> list[Point]:
     """Return the mutants of draws."""
     every = list(islice(in_turn(), max(end for _, end in DRAWS.values())))
-    return [point for number in numbers for point in every[slice(*DRAWS[number])]]
+    drawn, there = [point for number in numbers for point in every[slice(*DRAWS[number])]], points(TARGET)
+    return [point for point in drawn if point.mutant in there and there[point.mutant].change == point.change]
 
 
 def add_probe(folder: Path) -> None:
