@@ -25,6 +25,7 @@ from harness.judge.consequences import (
 )
 from harness.judge.earned import ProtectionRecord, came_back_at_ms
 from harness.judge.finding import CheckerRow, finding_of
+from harness.judge.group_offsets import wrong_offsets
 from harness.judge.guarantees import CHECKER
 from harness.judge.run_verdict import Results, assemble
 from harness.judge.verdict import Doubt, Verdict
@@ -169,7 +170,8 @@ def judge_run(
     views = application_views(read_afterwards(sound, APPLICATIONS))
     group_events = read_group_events(folder.history_path) if has_history else []
     stuck = stuck_groups(group_events, manifest["absent_brokers"])
-    results = replace(results, findings=[*results.findings, *stuck])
+    wrong = wrong_offsets(group_events, manifest["absent_brokers"], folder)
+    results = replace(results, findings=[*results.findings, *stuck, *wrong])
     verdict = assemble(manifest, results, missing=missing, protection=protection)
     groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
     return replace(verdict, findings=with_consequences(verdict.findings, views, groups), applications=views)

@@ -104,12 +104,16 @@ class GroupWorkload:
         self._create(sorted({FILLER_TOPIC, *(group.topic for group in self.groups.values())}))
 
     def observe(self) -> None:
-        """Record the views of groups: offsets first, as joins write; from stayed coordinators, then absent ones."""
+        """Record the views of groups: offsets first, as joins write; from stayed coordinators, then absent ones.
+
+        A stayed coordinator does not lead yet, if possible, so that it must load its replica.
+        """
         cluster, absent, groups = self.cluster, self.cluster.absent, self.groups
         reader = GroupReader(
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
-        stayed = {tp: min(set(cluster.replicas[tp]) - set(absent)) for tp in groups}
+        states = cluster.states()
+        stayed = {tp: self._stayed(tp, states[tp].leader if tp in states else None) for tp in groups}
         consume = partial(reader.consume, protocols=self.plan.target.group_protocols)
         for observe in (reader.ask, consume):
             needed_s: dict[str, float] = {}
@@ -117,6 +121,10 @@ class GroupWorkload:
                 cluster.lead({tp: led_by(leader, cluster.replicas[tp]) for tp, leader in leaders.items()})
                 took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
                 needed_s = needed_s or took_s
+
+    def _stayed(self, tp: TopicPartition, leader: int | None) -> int:
+        brokers = set(self.cluster.replicas[tp]) - set(self.cluster.absent)
+        return min(brokers - {leader} or brokers)
 
     def _create(self, topics: Sequence[str]) -> None:
         admin, placement = self.cluster.admin, self.plan.placement

@@ -7,12 +7,12 @@ rules of ``LogLoader.load``, which completes them, are applied to names here. ``
 
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS
+from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS, Batch, iter_batches
 from harness.broker_files.segments.blocks import iter_blocks
 from harness.broker_files.segments.records import MAX_INT64
 
@@ -57,6 +57,12 @@ def live_segments(folder: Path) -> Live:
     """Return the log of a folder. Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read."""
     names = [path.name for path in folder.iterdir() if path.is_file()]
     return choose_segments(names, lambda name: next_offset(folder / name))
+
+
+def batches_in(folder: Path) -> Iterator[Batch]:
+    """Yield the batches of a partition's folder, in order."""
+    for segment in live_segments(folder).segments:
+        yield from iter_batches((folder / segment.log).read_bytes(), source=segment.log)
 
 
 def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | None]) -> Live:

@@ -11,33 +11,24 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.broker_files.internal_topics.decode import (
-    CLUSTER_METADATA,
-    CONSUMER_OFFSETS,
-    decode_offset_key,
-    internal_topic,
-)
-from harness.broker_files.segments.batches import iter_records, marker
-from harness.broker_files.segments.records import MARKERS
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
+from harness.judge.group_offsets import GroupView, replayed
 from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import fetch_offsets
 from harness.kafka_api.connection import Connection
-from harness.models.world.groups import Commit, Offsets, TransactionEnd
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations import CommitOffset, SendOffset
 from harness.schedules.schedule import Step
 from harness.schedules.timers import FAST, FREEZE
 from harness.soak.draw.plan import BROKERS
-from harness.soak.evidence.replica_log import batches_in
 
 if TYPE_CHECKING:
     from harness.soak.play.rig import Rig
@@ -53,9 +44,6 @@ REFUSAL: Final = re.compile(
 OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
 ANSWERS: Final = "group-offsets.json"
 """In the folder of a round: the coordinator's answers in the end."""
-
-GroupKey = tuple[str, "TopicPartition"]
-"""A group, and the partition whose offset it commits."""
 
 
 def prepare_offsets(rig: Rig) -> None:
@@ -139,56 +127,6 @@ def refusal_in(log: str) -> str | None:
     """Return which record made a coordinator fail to load its partition last (``CoordinatorLoaderImpl``)."""
     refusals = REFUSAL.findall(log)
     return f"{refusals[-1][1]} ({refusals[-1][0]})" if refusals else None
-
-
-@dataclass(frozen=True)
-class GroupView:
-    """Offsets by group and partition. ``pending``: offsets that no marker has ended. ``source``: whose view, in words.
-
-    ``refusal``: why the broker cannot load the partition as its coordinator, in the broker's words.
-    """
-
-    broker: int
-    partition: int
-    source: str
-    committed: Mapping[GroupKey, int] = field(default_factory=dict)
-    pending: Mapping[GroupKey, Collection[int]] = field(default_factory=dict)
-    refusal: str = ""
-
-
-def replayed(folder: Path, broker: int, *, drops_pending: bool) -> GroupView:
-    """Return the offsets that a coordinator reads from a replica. ``drops_pending``: see `Offsets.apply`."""
-    offsets, values, keys = Offsets(), {}, {}
-    for at, key, value, entry in _entries(folder):
-        if key is not None:
-            keys[json.dumps(key)] = key
-            if value is not None:
-                values[at] = value
-        offsets.apply(entry, drops_pending=drops_pending)
-    pending: dict[GroupKey, set[int]] = defaultdict(set)
-    for by_name in offsets.pending.values():
-        for name, at in by_name.items():
-            pending[keys[name]].add(values[at])
-    committed = {keys[name]: values[at] for name, at in offsets.committed.items()}
-    return GroupView(broker, int(folder.name.rpartition("-")[2]), "its replica", committed, pending)
-
-
-def _entries(folder: Path) -> Iterator[tuple[int, GroupKey | None, int | None, Commit | TransactionEnd]]:
-    decoders = internal_topic(CONSUMER_OFFSETS)
-    assert decoders is not None  # noqa: S101  (one of Kafka's own topics)
-    for batch in batches_in(folder):
-        control = marker(batch, source=folder.name)
-        if control is not None and control.type in MARKERS:
-            yield batch.last_offset, None, None, TransactionEnd(batch.producer_id, control.type)
-        producer = batch.producer_id if batch.is_transactional else None
-        for record in () if batch.is_control else iter_records(batch, source=folder.name):
-            decoded = decode_offset_key(record.key or b"")
-            if decoded is not None:  # else of a member, or of the group itself
-                key = (decoded.group, (decoded.topic, decoded.partition))
-                value = None
-                if record.value is not None:
-                    value = int(decoders.value(decoders.key(record.key or b""), record.value)["offset"])
-                yield record.offset, key, value, Commit(record.offset, json.dumps(key), value is None, producer)
 
 
 def ask(coordinator: Address, groups: Mapping[str, Collection[TopicPartition]]) -> list[dict[str, Any]]:

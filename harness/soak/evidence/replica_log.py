@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
-from harness.broker_files.segments.folder import live_segments
+from harness.broker_files.segments.batches import Batch, Record, iter_records, marker
+from harness.broker_files.segments.folder import batches_in, live_segments
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import HEADER_OP
@@ -70,12 +70,6 @@ def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str
         broker, (topic, _, partition) = int(path.parts[-3]), path.name.rpartition("-")
         served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
         yield (broker, (topic, int(partition))), path, json.loads(served.read_text()) if served.exists() else {}
-
-
-def batches_in(folder: Path) -> Iterator[Batch]:
-    """Yield the batches of a partition's folder, in order."""
-    for segment in live_segments(folder).segments:
-        yield from iter_batches((folder / segment.log).read_bytes(), source=segment.log)
 
 
 def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:

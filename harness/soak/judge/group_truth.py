@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.judge.group_offsets import GroupKey, GroupView
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import GROUPS, Symptom
 from harness.soak.evidence.client_log import (
@@ -34,7 +35,6 @@ from harness.soak.evidence.client_log import (
     transaction_of,
     transactions_of,
 )
-from harness.soak.evidence.internal_topics import GroupKey, GroupView
 
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NAMELESS: Final = ""
