@@ -380,7 +380,7 @@ def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch
     test = plan_run(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
     cluster: Any = SimpleNamespace(
         absent=test.placement.absent, replicas=test.replicas, runtime=SimpleNamespace(address=NOWHERE),
-        clock=TickingClock(), settle_s=1.0, lead=led.append,
+        clock=TickingClock(), settle_s=1.0, lead=led.append, states=dict,
     )  # fmt: skip
     library: Any = SimpleNamespace(groups=None)
     monkeypatch.setattr(GroupWorkload, "_client", None)

@@ -12,10 +12,11 @@ from test_soak_truth import TRANSACTIONAL, end, replica
 from harness.broker_files.internal_topics.decode import OffsetKey, encode_group_key, encode_offset_key
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
+from harness.judge.group_offsets import GroupView, replayed, wrong_offsets
 from harness.kafka_api import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
-from harness.soak.evidence.internal_topics import ANSWERS, GroupView, answered, refusal_in, replayed, serves_groups
+from harness.soak.evidence.internal_topics import ANSWERS, answered, refusal_in, serves_groups
 from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, group_log_of
 
 INFO = "info"
@@ -176,6 +177,17 @@ def test_the_view_of_a_replica(tmp_path: Path, batches: list[bytes], committed: 
     assert (group_view.broker, group_view.partition) == (1, 0)
     assert group_view.committed.get(KEY) == committed
     assert set(group_view.pending.get(KEY, ())) == pending
+
+
+def test_a_coordinator_that_stayed_answers_what_its_replica_has(tmp_path: Path) -> None:
+    (tmp_path / "brokers" / "1" / "after-rejoin").mkdir(parents=True)
+    replica(tmp_path / "brokers" / "1" / "after-rejoin" / "__consumer_offsets-0", WRITTEN)
+    right = {"f": "fetch offsets", "stable": False, "broker": 1, "topic": "__consumer_offsets", "partition": 0,
+             "group": "g", "offsets": {"0": 5}}  # fmt: skip
+    wrong = {**right, "offsets": {}}
+    assert not [*wrong_offsets([right], [], RunFolder(tmp_path)), *wrong_offsets([wrong], [1], RunFolder(tmp_path))]
+    (finding,) = wrong_offsets([wrong], [], RunFolder(tmp_path))
+    assert finding.explanation.endswith("group g: none; its replica has: 5 in partition 0")
 
 
 def test_what_a_coordinator_answers_is_a_view() -> None:
