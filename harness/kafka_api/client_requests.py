@@ -17,6 +17,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
+    RefusedError,
     Request,
     acknowledged,
     errors_in,
@@ -76,14 +77,18 @@ def commit_offsets(
 def fetch_offsets(
     group: str, partitions: Iterable[TopicPartition], *, require_stable: bool
 ) -> Request[CommittedOffsets]:
-    """Return the offsets that a group would continue at."""
+    """Return the offsets that a group would continue at. Raises `RefusedError` for an answer without a partition."""
+    asked = list(partitions)
 
     def decode(answer: Any) -> CommittedOffsets:
-        offsets = {tp: p.committed_offset for tp, p in partitions_in(answer.topics) if not p.error_code}
+        answered = dict(partitions_in(answer.topics))
+        if len(answered) < len(asked) and not answer.error_code:
+            raise RefusedError(f"offsets of group {group}: the answer has {len(answered)} of {len(asked)} partitions")
+        offsets = {tp: p.committed_offset for tp, p in answered.items() if not p.error_code}
         errors = [why for _, why in errors_in(answer.to_dict())]
         return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, *errors[:1])
 
-    topics = numbers_per_topic(partitions)
+    topics = numbers_per_topic(asked)
     return request(OffsetFetchRequest, VERSION, decode, group_id=group, topics=topics, require_stable=require_stable)
 
 
