@@ -170,7 +170,8 @@ def random_steps(seed: int) -> list[Step]:
     if has_small_indexes:
         # Offset indexes that are larger than time indexes.
         large = Write(PLAIN, ((0, False),), value_bytes=6000)
-        steps += [step for _ in range(4) for step in (*[large] * random.choice((2, 3, 4)), Roll())]
+        for _ in range(4):
+            steps += [*[large] * random.choice((2, 3, 4)), Roll()]
         steps += [large, Pass(0, index_bytes=random.choice((24, 36, 60)))]
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
