@@ -168,17 +168,21 @@ def random_steps(seed: int) -> list[Step]:
             case _:
                 steps.append(_rare(kind, random))
     if has_small_indexes:
-        # Offset indexes that are larger than time indexes.
-        large = Write(PLAIN, ((0, False),), value_bytes=6000)
-        for _ in range(4):
-            steps += [*[large] * random.choice((2, 3, 4)), Roll()]
-        steps += [large, Pass(0, index_bytes=random.choice((24, 36, 60)))]
+        steps += _large_offset_indexes(random)
     if merges:
         steps.insert(random.randint(1, len(steps)), Jump(FAR))
         steps += [Roll(), Write(PLAIN, ((0, False),)), Merge(), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(0)]
         steps += [Write(PLAIN, ((1, False),)), Roll(), Write(PLAIN, ((0, False),)), Pass(RETENTION_MS + 1)]
     return [*steps, Delete(random.choice((0, 2, 99)))]
+
+
+def _large_offset_indexes(random: Random) -> list[Step]:
+    """Return a pass over segments whose offset indexes are larger than their time indexes."""
+    large, steps = Write(PLAIN, ((0, False),), value_bytes=6000), list[Step]()
+    for _ in range(4):
+        steps += [*[large] * random.choice((2, 3, 4)), Roll()]
+    return [*steps, large, Pass(0, index_bytes=random.choice((24, 36, 60)))]
 
 
 def _rare(kind: str, random: Random) -> Step:
