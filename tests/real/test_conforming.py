@@ -43,7 +43,7 @@ def test_stock_cleaners_do_what_the_model_says(target: str) -> None:
 
 @pytest.mark.commit
 def test_markers_that_are_dropped_after_a_split_are_noticed() -> None:
-    done = completed(sys.executable, BENCH, "--planted", "--cases", "6", "--seed", "158", env=PATHS)
+    done = completed(sys.executable, BENCH, "--planted", "--cases", "9", "--seed", "485", env=PATHS)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "seed " in done.stdout
     assert "last stable offset" in done.stdout
