@@ -1,10 +1,13 @@
 """Requests that brokers must refuse: of a producer that was fenced, that lost a batch, or that has no transaction.
 
+At the end, the records are deleted, which every replica must follow.
+
 Client libraries do not send them, but a network delivers requests late. Sources: ``ProducerAppendInfo`` (sequences, and
 epochs of batches and markers: KIP-98, KIP-360, KIP-1228), ``TransactionCoordinator``, and the verification of KIP-890.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -13,7 +16,7 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.cluster.cluster import Cluster
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import (
     ProducerIdentity,
@@ -23,9 +26,10 @@ from harness.kafka_api.client_requests import (
     produce,
 )
 from harness.kafka_api.connection import RetryPolicy, ask, retried
-from harness.kafka_api.fetch import choose_version, list_log_ends
+from harness.kafka_api.fetch import choose_version, list_log_ends, list_log_starts
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
+from harness.kafka_api.topics import delete_records
 from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction, describe_producers
 
 TOPIC: Final = "stale-requests"
@@ -37,6 +41,7 @@ LATEST, FENCED = 2**31 - 1, -1
 TIMEOUT_MS: Final = 600_000
 """Of transactions: longer than the waits for valid requests, which are refused afterwards."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
+DELETED_S, QUICK_S = 20.0, 1.0
 
 T = TypeVar("T")
 Where = Callable[[], Address]
@@ -100,6 +105,35 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
+    _delete_records(cluster, valid(leader, list_log_ends([PARTITION]))[PARTITION])
+
+
+def _delete_records(cluster: Cluster, before: int | str) -> None:
+    """Delete the records. Raises `RefusedError` where a replica keeps them: followers follow the log start (KIP-107).
+
+    Raises `HarnessError` instead where a broker took longer than `QUICK_S` for an answer, and may be too slow.
+    """
+    if isinstance(before, str):
+        raise HarnessError(f"the end of {TOPIC}-0 is not known: {before}")
+    starts: dict[int, int | str] = {}
+    took_s = [0.0]
+
+    def are_deleted() -> bool:
+        for broker in cluster.brokers:
+            began_s, request = cluster.clock.now_s(), list_log_starts([PARTITION])
+            try:
+                starts[broker] = ask(cluster.runtime.address(broker), request, ONE_ANSWER)[PARTITION]
+            finally:
+                took_s.append(cluster.clock.now_s() - began_s)
+        return set(starts.values()) == {before}
+
+    with suppress(RetriableError):  # The answer waits for every replica.
+        ask(_leader(cluster), delete_records(PARTITION, before), RetryPolicy(answer_s=2 * ONE_ANSWER.answer_s))
+    try:
+        cluster.wait(are_deleted, f"every replica of {TOPIC}-0 to begin at {before}", DELETED_S)
+    except WaitTimeoutError as error:
+        raised = RefusedError if max(took_s) <= QUICK_S else HarnessError
+        raise raised(f"{error}; they begin at {starts}") from error
 
 
 def _batch(producer: ProducerIdentity, sequence: int, time_ms: int) -> bytes:
