@@ -1,4 +1,4 @@
-"""The files of a log of `cleaner_passes`: what is stored, and changes as an old broker or a crash makes them."""
+"""Files of the logs of `cleaner_passes`: reading them, and changing them as an old broker or a crash does."""
 
 from __future__ import annotations
 

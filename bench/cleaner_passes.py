@@ -271,7 +271,7 @@ class Case:
         self.jvm.ask("close")
 
     def _open(self, *, in_order: bool, checkpoint: int | None = None, index_bytes: int = LARGE_INDEX_BYTES) -> None:
-        """``checkpoint``: of the log start, where it is another one than the first segment has."""
+        """Open the log, and compare it. ``checkpoint``: the stored log start, if it is older than the log start."""
         self.ended.clear()
         temporary = temporary_files(self.folder)
         log_start = self.log_start if checkpoint is None else checkpoint
@@ -567,9 +567,10 @@ class Case:
                 raise KnownError(REMOVED_MARKER)
             raise DifferenceError(f"after recovery, the last stable offset is {after} instead of {first_open}")
         committed = self._committed()
-        if any(it.offset not in committed and it.offset < self.deleted_to for it in delivered(with_index)):
+        received = list(delivered(with_index))
+        if any(it.offset not in committed and it.offset < self.deleted_to for it in received):
             raise KnownError(REMOVED_MARKER)
-        judge_delivered("a consumer", delivered(with_index), committed, stable)
+        judge_delivered("a consumer", received, committed, stable)
         judge_delivered("after recovery, a consumer", delivered(recovered), committed, first_open)
         if cleaned_to is not None:
             present = {record.offset for segment in segments for batch in segment.batches for record in batch.records}

@@ -17,8 +17,8 @@ a draw before the checks were added that earlier draws called for.
 point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
 the same probe.
 
-With ``KAFKA_MUTANTS_TARGET``, the mutants of another version are run: those of which class, method, number and change
-are equal there. They have files of their own in ``results``.
+``KAFKA_MUTANTS_TARGET`` names another version. It has a mutant if class, method, number and change are equal there. Its
+results are in ``results/kafka-mutants-VERSION.jsonl``.
 
 Results are lines of ``results/kafka-mutants.jsonl``, one for each mutant and detector, so that the bench can be ended
 and resumed; ``--seconds`` ends it after a run. A mutant is noticed if the outcome differs from stock Kafka's: without a
@@ -108,7 +108,7 @@ def mutate(*arguments: str | Path, target: str = TARGET) -> tuple[int, str]:
 
 
 @cache
-def points(target: str = DRAWN_FROM) -> dict[str, Point]:
+def points(target: str) -> dict[str, Point]:
     """Return every mutation point of a version by id."""
     rows = (line.split("\t") for line in mutate("list", target=target)[1].splitlines())
     return {mutant: Point(mutant, int(line), change, area) for mutant, line, change, area in rows}
@@ -117,7 +117,7 @@ def points(target: str = DRAWN_FROM) -> dict[str, Point]:
 def in_turn() -> Iterator[Point]:
     """Yield every point in random order, in turn from each area."""
     areas: dict[str, list[Point]] = {}
-    for point in points().values():
+    for point in points(DRAWN_FROM).values():
         areas.setdefault(point.area, []).append(point)
     for area, of_area in areas.items():
         random.Random(f"{SEED} {area}").shuffle(of_area)  # noqa: S311  (a draw that can be repeated)
@@ -307,7 +307,7 @@ def show_drawn(number: int) -> None:
 @click.argument("mutant")
 def show(mutant: str) -> None:
     """Print a mutant and its results."""
-    print(*points()[mutant])
+    print(*points(TARGET)[mutant])
     for line in read(LOG):
         if line["mutant"] == mutant:
             print(json.dumps(line, indent=1))

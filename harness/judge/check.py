@@ -170,7 +170,7 @@ def judge_run(
     views = application_views(read_afterwards(sound, APPLICATIONS))
     group_events = read_group_events(folder.history_path) if has_history else []
     stuck = stuck_groups(group_events, manifest["absent_brokers"])
-    wrong = wrong_offsets(group_events, manifest["absent_brokers"], folder)
+    wrong = wrong_offsets(group_events, manifest["absent_brokers"], sound)
     results = replace(results, findings=[*results.findings, *stuck, *wrong])
     verdict = assemble(manifest, results, missing=missing, protection=protection)
     groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}

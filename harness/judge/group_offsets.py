@@ -1,7 +1,7 @@
-"""The committed offsets that a coordinator reads from its replica of ``__consumer_offsets``, and what it answers.
+"""The committed offsets in a broker's replica of ``__consumer_offsets``, compared with the offsets that it answers.
 
-A broker that becomes the leader of the partition loads its own replica (``CoordinatorLoaderImpl``). A replica that
-stayed in sync is complete, so that its coordinator must answer what it has.
+A broker that becomes the leader of the partition loads its own replica (``CoordinatorLoaderImpl``). If the replica
+stayed in sync, it is complete, and the broker must answer with the offsets in it.
 """
 
 from __future__ import annotations
@@ -88,17 +88,23 @@ def wrong_offsets(events: Iterable[Mapping[str, Any]], absent: Sequence[int], fo
     for event in events:
         broker, topic, number = event["broker"], event["topic"], event["partition"]
         copy = folder.path / BROKERS / str(broker) / AFTER_REJOIN / f"{topic}-{number}"
-        if event["f"] != FETCH_OFFSETS or event["stable"] or broker in absent or not copy.is_dir():
+        if event["f"] != FETCH_OFFSETS or event["stable"] or broker in absent or not folder.has(copy):
             continue
         group, answered = event["group"], event["offsets"]
-        views = [replayed(copy, broker, drops_pending=drops_pending).committed for drops_pending in (True, False)]
-        stored = [{str(tp[1]): at for (name, tp), at in view.items() if name == group} for view in views]
-        if answered not in stored:
-            here, there = _in_words(answered), _in_words(stored[0])
+        stored = _stored(copy, group, drops_pending=True)
+        if answered != stored and answered != _stored(copy, group, drops_pending=False):
+            here, there = _in_words(answered), _in_words(stored)
             text = f"broker {broker} answers as offsets of group {group}: {here}; its replica has: {there}"
-            witness = {"answered": answered, "stored": stored[0]}
             facts = {"offset": 0, "effect": "visible", "explanation": text}
-            yield finding_about(WRONG_OFFSET, (topic, number), [broker], witness, **facts)
+            yield finding_about(
+                WRONG_OFFSET, (topic, number), [broker], {"answered": answered, "stored": stored}, **facts
+            )
+
+
+def _stored(replica: Path, group: str, *, drops_pending: bool) -> dict[str, int]:
+    """Return a group's committed offsets in a replica by partition of its input."""
+    view = replayed(replica, 0, drops_pending=drops_pending)
+    return {str(number): offset for (name, (_, number)), offset in view.committed.items() if name == group}
 
 
 def _in_words(offsets: Mapping[str, int]) -> str:

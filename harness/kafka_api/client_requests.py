@@ -17,7 +17,6 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import (
-    RefusedError,
     Request,
     acknowledged,
     errors_in,
@@ -25,6 +24,7 @@ from harness.kafka_api.messages import (
     partitions_in,
     per_topic,
     raise_for_errors,
+    raise_if_incomplete,
     request,
     results_in,
 )
@@ -81,10 +81,9 @@ def fetch_offsets(
     asked = list(partitions)
 
     def decode(answer: Any) -> CommittedOffsets:
-        answered = dict(partitions_in(answer.topics))
-        if len(answered) < len(asked) and not answer.error_code:
-            raise RefusedError(f"offsets of group {group}: the answer has {len(answered)} of {len(asked)} partitions")
-        offsets = {tp: p.committed_offset for tp, p in answered.items() if not p.error_code}
+        if not answer.error_code:
+            raise_if_incomplete(answer, f"offsets of group {group}", len(asked))
+        offsets = {tp: p.committed_offset for tp, p in partitions_in(answer.topics) if not p.error_code}
         errors = [why for _, why in errors_in(answer.to_dict())]
         return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, *errors[:1])
 

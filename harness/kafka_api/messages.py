@@ -63,10 +63,15 @@ def acknowledged(
 
     def decode(answer: Any) -> None:
         raise_for_errors(answer, action, accepted=accepted)
-        if (answered := _partitions(answer.to_dict())) < partitions:
-            raise RefusedError(f"{action}: the answer has {answered} of {partitions} partitions")
+        raise_if_incomplete(answer, action, partitions)
 
     return request(kind, version, decode, **fields)
+
+
+def raise_if_incomplete(answer: Any, action: str, partitions: int) -> None:
+    """Raise `RefusedError` for an answer that has fewer partitions than this."""
+    if (answered := _partitions(answer.to_dict())) < partitions:
+        raise RefusedError(f"{action}: the answer has {answered} of {partitions} partitions")
 
 
 def _partitions(part: Any) -> int:

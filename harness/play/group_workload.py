@@ -112,8 +112,8 @@ class GroupWorkload:
         reader = GroupReader(
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
-        states = cluster.states()
-        stayed = {tp: self._stayed(tp, states[tp].leader if tp in states else None) for tp in groups}
+        leaders_now = {tp: state.leader for tp, state in cluster.states().items()}
+        stayed = {tp: self._stayed(tp, leaders_now.get(tp)) for tp in groups}
         consume = partial(reader.consume, protocols=self.plan.target.group_protocols)
         for observe in (reader.ask, consume):
             needed_s: dict[str, float] = {}

@@ -34,7 +34,7 @@ from harness.play.protection import Gates, GuardBeside, Protection
 from harness.play.run_plan import NO_FAULT, PreparedRun, RunPlan, plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
 from harness.play.stale_requests import TOPIC as STALE_REQUESTS
-from harness.play.stale_requests import accepted_stale_requests
+from harness.play.stale_requests import accepted_stale_requests, delete_records_of_requests
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
@@ -167,6 +167,7 @@ def _send_stale_requests(plan: RunPlan, cluster: Cluster, manifest: Manifest) ->
         return
     try:
         manifest.content["accepted_requests"] = accepted_stale_requests(cluster)
+        delete_records_of_requests(cluster)
     except RefusedError as error:
         operation = f"{STALE_REQUESTS}, a valid request: {error}"
         manifest.content["refusal"] = {"process": STALE_REQUESTS, "error": str(error), "operation": operation}

@@ -1,7 +1,5 @@
 """Requests that brokers must refuse: of a producer that was fenced, that lost a batch, or that has no transaction.
 
-At the end, the records are deleted, which every replica must follow.
-
 Client libraries do not send them, but a network delivers requests late. Sources: ``ProducerAppendInfo`` (sequences, and
 epochs of batches and markers: KIP-98, KIP-360, KIP-1228), ``TransactionCoordinator``, and the verification of KIP-890.
 """
@@ -17,6 +15,7 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.judge.run_verdict import LONGEST_SILENCE_S, STALLED_S
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import (
     ProducerIdentity,
@@ -41,7 +40,6 @@ LATEST, FENCED = 2**31 - 1, -1
 TIMEOUT_MS: Final = 600_000
 """Of transactions: longer than the waits for valid requests, which are refused afterwards."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
-DELETED_S, QUICK_S = 20.0, 1.0
 
 T = TypeVar("T")
 Where = Callable[[], Address]
@@ -105,14 +103,14 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
-    _delete_records(cluster, valid(leader, list_log_ends([PARTITION]))[PARTITION])
 
 
-def _delete_records(cluster: Cluster, before: int | str) -> None:
+def delete_records_of_requests(cluster: Cluster) -> None:
     """Delete the records. Raises `RefusedError` where a replica keeps them: followers follow the log start (KIP-107).
 
-    Raises `HarnessError` instead where a broker took longer than `QUICK_S` for an answer, and may be too slow.
+    Raises `HarnessError` instead where a broker took longer than `LONGEST_SILENCE_S` for an answer: it may be too slow.
     """
+    before = _valid(cluster, partial(_leader, cluster), list_log_ends([PARTITION]))[PARTITION]
     if isinstance(before, str):
         raise HarnessError(f"the end of {TOPIC}-0 is not known: {before}")
     starts: dict[int, int | str] = {}
@@ -130,9 +128,9 @@ def _delete_records(cluster: Cluster, before: int | str) -> None:
     with suppress(RetriableError):  # The answer waits for every replica.
         ask(_leader(cluster), delete_records(PARTITION, before), RetryPolicy(answer_s=2 * ONE_ANSWER.answer_s))
     try:
-        cluster.wait(are_deleted, f"every replica of {TOPIC}-0 to begin at {before}", DELETED_S)
+        cluster.wait(are_deleted, f"every replica of {TOPIC}-0 to begin at {before}", STALLED_S)
     except WaitTimeoutError as error:
-        raised = RefusedError if max(took_s) <= QUICK_S else HarnessError
+        raised = RefusedError if max(took_s) <= LONGEST_SILENCE_S else HarnessError
         raise raised(f"{error}; they begin at {starts}") from error
 
 

@@ -104,8 +104,8 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     settings_of_real_brokers = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
     raise_if_unfit(target, {BROKER: shape.broker_settings})
-    own = {**settings_of_real_brokers, **of_faults, **shape.broker_settings}
-    _, broker_settings = system.settings(target, TIMERS, own)
+    overriding = {**settings_of_real_brokers, **of_faults, **shape.broker_settings}
+    _, broker_settings = system.settings(target, TIMERS, overriding)
     needs = frozenset[str]().union(*(fault.needs for fault in faults.values()))
     is_real, options = not system.has_own_clients, GATE_OPTIONS if gate else None
     protocols = target.group_protocols_with(shape.broker_settings)
