@@ -187,14 +187,16 @@ def plant(target: str, folder: Path) -> Path:
 def jvm(target: str, path: str) -> Iterator[Jvm]:
     """Start a JVM, and end it."""
     driver, opener = (f"org.apache.kafka.storage.internals.log.{name}" for name in ("Passes", opener_of(target)))
-    command = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m", "-Xshare:auto", "-cp", path,
-               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", driver, opener]  # fmt: skip
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        yield Jvm(process)
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryDirectory() as temporary:  # for libraries that Kafka unpacks
+        flags = (f"-Djava.io.tmpdir={temporary}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+        command = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m", "-Xshare:auto", "-cp", path,
+                   *flags, driver, opener]  # fmt: skip
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            yield Jvm(process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 @dataclass

@@ -30,7 +30,7 @@ def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox, rounds: 
     assert line is not None, f"no round went to its end: {ran.output}"
     assert line["operations"]
     # A view of each replica, and the coordinator's own.
-    assert line["groups"]["views"] == 4
+    assert line["groups"]["views"] == 6
     assert line["groups"]["keys"] > 0
     assert "FATAL" not in ran.stderr, "librdkafka's own lines are in the log of clients"
     folder = next((sandbox.results / "kafka-4.4" / "soak").glob(f"*/{line['name']}"))

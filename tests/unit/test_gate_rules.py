@@ -145,7 +145,8 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     classes = tmp_path_factory.mktemp("classes")
     compile_java(classes, CASES)
     classpath = os.pathsep.join([str(classes), str(agent().jar), classpath_of(request.param)])
-    done = run_java("compaction.gate.GateCases", classpath, given="".join(f"{case}\n" for case in TABLE))
+    given, flags = "".join(f"{case}\n" for case in TABLE), (f"-Djava.io.tmpdir={classes}",)
+    done = run_java("compaction.gate.GateCases", classpath, given=given, flags=flags)
     assert done.returncode == 0, done.stderr
     return dict(zip(TABLE, done.stdout.splitlines(), strict=True))
 

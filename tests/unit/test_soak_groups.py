@@ -17,7 +17,7 @@ from harness.kafka_api import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.internal_topics import ANSWERS, answered, refusal_in, serves_groups
-from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, group_log_of
+from harness.soak.judge.group_truth import NAMELESS, STUCK_GROUP, GroupLog, compare_groups, group_log_of
 
 INFO = "info"
 KEY = ("g", ("t", 0))
@@ -128,7 +128,7 @@ java.lang.IllegalStateException: Group g is not a consumer group
 """The log of a broker of 4.4.0 in a soak: it had missed the tombstones of a classic group."""
 
 
-@pytest.mark.parametrize(("log_text", "name"), [(LOG, BACK), (LOG.replace("not a consumer group", "big"), NAMELESS)])
+@pytest.mark.parametrize(("log_text", "name"), [(LOG, BACK), (LOG.replace("not a consumer group", "big"), STUCK_GROUP)])
 def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: str, name: str) -> None:
     refusal = refusal_in(log_text)
     assert refusal is not None
@@ -142,10 +142,16 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
     assert refusal_in(log_text.splitlines()[0]) is None, "a line without a refusal"
 
 
+def test_a_coordinator_of_3_9_does_not_name_the_record() -> None:
+    line = "CoordinatorRuntime - Failed to load metadata from __consumer_offsets-0 with epoch 1 due to org.apache."
+    reason = "UnknownMemberIdException: Member m is not a member of group g.."
+    assert refusal_in(f"{line}{reason}\n{line}NotLeaderOrFollowerException: Stopped loading.") == reason
+
+
 def test_a_cluster_without_a_coordinator_is_of_no_more_use(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     assert serves_groups(folder)
-    for content, serves in (({"answers": []}, True), ({"answers": [], "refusal": "it cannot"}, False)):
+    for content, serves in (([{"answers": []}], True), ([{}, {"refusal": "it cannot"}], False)):
         (tmp_path / ANSWERS).write_text(json.dumps(content))
         assert serves_groups(folder) is serves
 

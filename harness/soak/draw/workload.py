@@ -48,7 +48,7 @@ class Workload:
 
     def client_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
         """Return the functions for clients, by weight."""
-        of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.05, self._deletes_group: 0.03}
+        of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.2, self._deletes_group: 0.03}
         others = [*self._transactional, *self._of_groups]
         return {
             partial(self._writes, [client for client in self.plan.clients if client not in others]): 50,
@@ -122,10 +122,13 @@ class Workload:
     def _group(self, random: Random) -> str:
         return f"{self.plan.topics[0].name}-{random.choice(GROUPS)}"
 
-    def _visits(self, context: Context) -> ops.Operation:
+    def _visits(self, context: Context) -> ops.Operation | None:
         random, topic = context.random("visit"), self.plan.topics[0].name
-        client, protocol = random.choice(self._of_groups), random.choice(list(self.shape.group_protocols))
-        return ops.VisitGroup(client.name, f"{topic}-visited", topic, protocol)
+        idle = [client.name for client in self._of_groups if client.name not in context.busy]
+        protocol = random.choice(list(self.shape.group_protocols))
+        # Where all protocols share a group, brokers may convert it, or refuse members of the other protocol.
+        group = f"{topic}-{random.choice([protocol, 'visited'])}"
+        return ops.VisitGroup(random.choice(idle), group, topic, protocol) if idle else None
 
     def _deletes_group(self, context: Context) -> ops.Operation:
         client = context.random("deleter").choice(self._of_groups)

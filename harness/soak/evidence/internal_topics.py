@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +26,9 @@ from harness.kafka_api.client_requests import fetch_offsets
 from harness.kafka_api.connection import Connection
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations import CommitOffset, SendOffset
+from harness.schedules.placement import led_by
 from harness.schedules.schedule import Step
-from harness.schedules.timers import FAST, FREEZE
+from harness.schedules.timers import DAY_MS, FAST, FREEZE
 from harness.soak.draw.plan import BROKERS
 
 if TYPE_CHECKING:
@@ -41,25 +42,36 @@ ANSWER_S: Final = 30.0
 REFUSAL: Final = re.compile(
     rf"CoordinatorLoaderImpl - (Replaying record .*) from {CONSUMER_OFFSETS}-0 .* failed\.\n(?:\w+\.)*(\w+: .*)"
 )
+REFUSAL_OF_3_9: Final = re.compile(
+    rf"Failed to load metadata from {CONSUMER_OFFSETS}-0 with epoch \d+ due to (?:\w+\.)*(?!NotLeaderOr)(\w+: .*)"
+)
+"""``CoordinatorRuntime``. A coordinator that was replaced stops loading."""
 OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
+KEPT: Final = {**OFFSETS_SETTINGS, "delete.retention.ms": str(DAY_MS)}
+"""Tombstones of groups stay longer than a round, as with Kafka's default: coordinators have to load them."""
 ANSWERS: Final = "group-offsets.json"
-"""In the folder of a round: the coordinator's answers in the end."""
+"""In the folder of a round: a list of what each broker answers in the end, as the coordinator."""
 
 
-def prepare_offsets(rig: Rig) -> None:
-    """Create ``__consumer_offsets`` with fast timers, if need be, and have it compacted. Raises `HarnessError`."""
+def prepare_offsets(rig: Rig, seed: int) -> None:
+    """Create ``__consumer_offsets`` with fast timers, if need be, and have it compacted. Raises `HarnessError`.
+
+    Rounds with an odd seed keep its tombstones.
+    """
     if rig.setup.shape.is_real:
+        settings = KEPT if seed % 2 else OFFSETS_SETTINGS
         if not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
             # Brokers create it later else, with replicas of their choice.
-            rig.cluster.admin.create_topics({OFFSETS: BROKERS}, OFFSETS_SETTINGS)
-        rig.cluster.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
+            rig.cluster.admin.create_topics({OFFSETS: BROKERS}, settings)
+        rig.cluster.control.thaw([CONSUMER_OFFSETS], settings)
 
 
 def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
     """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
 
-    Clients are closed, and every broker is up. Raises `HarnessError` where a log cannot be copied, or the
-    coordinator does not answer and does not say that it cannot load the partition.
+    Clients are closed, and every broker is up. After the coordinator, the other brokers become it, one by one, and load
+    their replicas. Raises `HarnessError` where a log cannot be copied, or a coordinator does not answer and does not
+    say that it cannot load the partition.
     """
     if not rig.setup.shape.is_real:
         return
@@ -70,7 +82,7 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
     for operation in (step.operation for step in steps):
         if isinstance(operation, SendOffset | CommitOffset):
             groups[operation.group].add((operation.topic, operation.partition))
-    folder.write_json(folder.path / ANSWERS, _answers(rig, cluster, groups))
+    folder.write_json(folder.path / ANSWERS, [_answers(rig, cluster, groups, broker) for broker in _in_turn(cluster)])
     for broker in cluster.runtime.brokers:
         for topic, partition in (METADATA, OFFSETS):
             destination = folder.path / INTERNAL / str(broker) / f"{topic}-{partition}"
@@ -78,9 +90,8 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
 
 
 def serves_groups(folder: RunFolder) -> bool:
-    """Return whether groups had a coordinator when the logs of a round were copied; else the cluster is unusable."""
-    path = folder.path / ANSWERS
-    return not path.exists() or not json.loads(path.read_text()).get("refusal")
+    """Return whether every broker could coordinate when the logs of a round were copied; else it is unusable."""
+    return not any(content.get("refusal") for content in _read_answers(folder))
 
 
 def metadata_folders(folder: RunFolder) -> dict[int, Path]:
@@ -89,44 +100,51 @@ def metadata_folders(folder: RunFolder) -> dict[int, Path]:
 
 
 def views_of(folder: RunFolder, *, drops_pending: bool) -> list[GroupView]:
-    """Return what every replica and the coordinator of a round have of groups' offsets; nothing without groups."""
+    """Return what every replica and coordinator of a round have of groups' offsets; nothing without groups."""
     views = [replayed(path, int(path.parent.name), drops_pending=drops_pending) for path in _copies(folder, OFFSETS)]
+    return [*views, *map(answered, _read_answers(folder))]
+
+
+def _read_answers(folder: RunFolder) -> list[Mapping[str, Any]]:
     path = folder.path / ANSWERS
-    return [*views, answered(json.loads(path.read_text()))] if path.exists() else views
+    return json.loads(path.read_text()) if path.exists() else []
 
 
 def _copies(folder: RunFolder, partition: TopicPartition) -> Sequence[Path]:
     return sorted((folder.path / INTERNAL).glob(f"*/{partition[0]}-{partition[1]}"))
 
 
-def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]]) -> dict[str, Any]:
-    """Return the content of `ANSWERS`: what the coordinator answers, or why it cannot load the partition."""
-    content: dict[str, Any] = {"partition": OFFSETS[1]}
+def _in_turn(cluster: Cluster) -> Iterator[int]:
+    """Yield the coordinator, and then each other broker, which leads by then."""
+    leader = cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
+    for broker in sorted(cluster.brokers, key=lambda broker: broker != leader):
+        cluster.lead({OFFSETS: led_by(broker, cluster.brokers)})
+        yield broker
+
+
+def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]], broker: int) -> dict[str, Any]:
+    """Return an entry of `ANSWERS`: what a coordinator answers, or why it cannot load the partition."""
+    content: dict[str, Any] = {"partition": OFFSETS[1], "broker": broker, "answers": []}
 
     def are_answered() -> bool:
-        state = cluster.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
-        if state is None or state.leader not in cluster.brokers:
-            return False
-        content["broker"] = state.leader
-        content["answers"] = ask(cluster.runtime.address(state.leader), groups)
-        # Other errors: another broker coordinates, or it is not ready.
+        content["answers"] = ask(cluster.runtime.address(broker), groups)
+        # Other errors: it is not ready.
         return all(answer["error"] in {None, UNSTABLE_OFFSET} for answer in content["answers"])
 
     try:
-        cluster.wait(are_answered, "the coordinator of groups to answer", ANSWER_S)
+        cluster.wait(are_answered, f"broker {broker} to answer as the coordinator of groups", ANSWER_S)
     except WaitTimeoutError:
-        broker = cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
         refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
         if refusal is None:
             raise
-        return {**content, "broker": broker, "answers": [], "refusal": refusal}
+        return {**content, "answers": [], "refusal": refusal}
     return content
 
 
 def refusal_in(log: str) -> str | None:
-    """Return which record made a coordinator fail to load its partition last (``CoordinatorLoaderImpl``)."""
-    refusals = REFUSAL.findall(log)
-    return f"{refusals[-1][1]} ({refusals[-1][0]})" if refusals else None
+    """Return why a coordinator failed to load its partition last, and for which record if its log has it."""
+    refusals = [f"{why} ({record})" for record, why in REFUSAL.findall(log)] or REFUSAL_OF_3_9.findall(log)
+    return refusals[-1] if refusals else None
 
 
 def ask(coordinator: Address, groups: Mapping[str, Collection[TopicPartition]]) -> list[dict[str, Any]]:

@@ -3,9 +3,9 @@
 Every operation of a round commits another offset (see `harness.soak.draw.workload`), which identifies the operation. Of
 operations that overlap no client knows the order.
 
-Verified: of each group and partition that clients committed offsets for, every replica of ``__consumer_offsets`` and
-the coordinator of now have an offset that may be the last one, and none pending once its transaction has ended. An
-offset of an aborted transaction never counts, and a deleted group has no offset.
+Verified: of each group and partition that clients committed offsets for, every replica of ``__consumer_offsets``, and
+every broker once it coordinates, have an offset that may be the last one, and none pending once its transaction has
+ended. An offset of an aborted transaction never counts, and a deleted group has no offset.
 
 Not verified: members of groups, and offsets whose order no client knows; of those, each may be the last one.
 """
@@ -38,6 +38,7 @@ from harness.soak.evidence.client_log import (
 
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NAMELESS: Final = ""
+STUCK_GROUP: Final = "stuck-group"
 KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a \w+ group")
 """Records of a group of another protocol, whose tombstones this broker has missed (``GroupMetadataManager.replay``; see
 docs/explanation/group-coordinators.md)."""
@@ -163,7 +164,7 @@ def _wrong(
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the sentence of each error of a view."""
     if view.refusal:
-        name = str(Anomaly.TOMBSTONE_DIVERGENCE) if KNOWN_REFUSAL.search(view.refusal) else NAMELESS
+        name = str(Anomaly.TOMBSTONE_DIVERGENCE) if KNOWN_REFUSAL.search(view.refusal) else STUCK_GROUP
         yield name, f"no group has a coordinator: broker {view.broker} cannot load the partition: {view.refusal}"
         return
     for key, allowed in possible.items():

@@ -22,6 +22,8 @@ MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a
 round: a partition without a leader would hold up all others else, for as long as a message takes to time out."""
 POLL_S = 1.0
+MOST_POLLS = 10
+"""Of a visit to a group: a member joins first, and then receives records."""
 FILLER_KEY = "filler"
 
 
@@ -136,7 +138,7 @@ class ClientProcess:
 
 def _visit(member: GroupConsumer) -> None:
     with closing(member):
-        member.poll(POLL_S)
+        any(member.poll(POLL_S) for _ in range(MOST_POLLS))
 
 
 def _fields_of(operation: ops.Operation) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _play(  # noqa: PLR0917
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
-        prepare_offsets(rig)
+        prepare_offsets(rig, plan.seed)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
