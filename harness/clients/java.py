@@ -29,9 +29,11 @@ from harness.clients import (
     Library,
     TransactionStep,
 )
+from harness.errors import WaitTimeoutError
+from harness.host.clock import RealClock
 from harness.host.leftovers import process_marker
 from harness.kafka_api import TopicPartition
-from harness.schedules.scenario import CLASSIC
+from harness.schedules.scenario import CLASSIC, STREAMS
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0
@@ -66,6 +68,11 @@ CONSUMER_CONFIG = {
 }
 CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
+STREAMS_CONFIG = {
+    "group.protocol": STREAMS,
+    "default.key.serde": f"{SERIALIZATION}.Serdes$ByteArraySerde",
+    "default.value.serde": f"{SERIALIZATION}.Serdes$ByteArraySerde",
+}
 CLOSE_TIMEOUT_MS = 2_000
 _REFUSALS = {
     "UnknownServerException": UNKNOWN_SERVER_ERROR,
@@ -180,7 +187,9 @@ class JavaGroups:
     def producer(self, transactional_id: str) -> JavaProducer:
         return JavaProducer(self._jvm, transactional_id, self._connection)
 
-    def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer:
+    def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer | JavaStreams:
+        if protocol == STREAMS:
+            return JavaStreams(self._jvm, {**CONNECTION, **self._connection, "application.id": group}, topic)
         # Clients of 3.9 have the setting, too, but only as an early access to the new protocol.
         settings = CLASSIC_CONFIG if protocol == CLASSIC else {"group.protocol": protocol}
         return JavaConsumer(self._jvm, self._consumer({**settings, "group.id": group}), topic)
@@ -210,6 +219,32 @@ class JavaConsumer:
 
     def close(self) -> None:
         self._consumer.close(self._jvm.java.time.Duration.ofMillis(CLOSE_TIMEOUT_MS))
+
+
+class JavaStreams:
+    """An application of Kafka Streams that reads a topic (KIP-1071). Implements `harness.clients.GroupConsumer`."""
+
+    def __init__(self, jvm: Any, config: Mapping[str, str], topic: str) -> None:
+        self._jvm, api, properties = jvm, jvm.org.apache.kafka.streams, jvm.java.util.Properties()
+        properties.putAll(_java_map(jvm, {**STREAMS_CONFIG, **config}))
+        builder = api.StreamsBuilder()
+        builder.stream(topic)
+        self._streams = api.KafkaStreams(builder.build(), properties)
+        with client_errors():
+            self._streams.start()
+
+    def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
+        """Return the partitions that it reads, each with its committed offset."""
+        with suppress(WaitTimeoutError):
+            return RealClock().wait_until(self._partitions, timeout_s, "tasks")
+        return []
+
+    def _partitions(self) -> list[tuple[TopicPartition, int]]:
+        tasks = [task for thread in self._streams.metadataForLocalThreads() for task in thread.activeTasks()]
+        return [((it.topic(), it.partition()), at) for task in tasks for it, at in task.committedOffsets().items()]
+
+    def close(self) -> None:
+        self._streams.close(self._jvm.java.time.Duration.ofMillis(CLOSE_TIMEOUT_MS))
 
 
 def _java_map(jvm: Any, content: Mapping[Any, Any]) -> Any:

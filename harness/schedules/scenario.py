@@ -120,7 +120,7 @@ class Scenario:
         return (*[Critical.TOMBSTONE] * deletes, *[Critical.MARKER] * ends)
 
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 """Values of ``group.protocol``: the second is KIP-848's, with brokers of 4.0 or later."""
 INPUT_PARTITIONS: Final = 2
 INPUT_RECORDS: Final = 100

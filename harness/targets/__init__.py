@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
-from harness.schedules.scenario import CLASSIC, CONSUMER
+from harness.schedules.scenario import CLASSIC, CONSUMER, STREAMS
 from harness.suggest import nearest, quoted
 from harness.targets.own import EVERYTHING, Abilities, SystemFile, is_of_system, read_system
 
@@ -70,7 +70,7 @@ class Target:
         if permitted is None or not self.group_protocols:
             return self.group_protocols
         names = {name.strip().lower() for name in permitted.split(",")}
-        return tuple(protocol for protocol in (CLASSIC, CONSUMER) if protocol in names)
+        return tuple(protocol for protocol in (CLASSIC, CONSUMER, STREAMS) if protocol in names)
 
 
 # fmt: off

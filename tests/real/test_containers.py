@@ -23,7 +23,7 @@ from harness.targets import find_target
 pytestmark = pytest.mark.needs("engine", "compose")
 
 TARGET = "kafka-3.9"
-BUILD_S, GONE_S = 300, 30
+GONE_S = 30
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,10 +8,6 @@ from harness.schedules import operations as ops
 from harness.schedules.operations import BEGINNINGS, ENDINGS, Operation, Write, WriteBatch
 
 BROKERS: Final = range(1, 6)
-OF_A_BROKER: Final[tuple[type[Operation], ...]] = (
-    ops.AddReplica, ops.AssignAgain, ops.ElectLeader, ops.Unassign, ops.SendReport,
-    ops.CopyBatch, ops.JoinIsr, ops.LeaveIsr, ops.MessageArrives,
-)  # fmt: skip
 
 
 def _operations() -> Iterator[Operation]:

@@ -49,7 +49,8 @@ OF_ADMINISTRATORS: Final = (ops.DeleteRecords, ops.RecreateTopic, ops.AlterTopic
 ON_GROUPS: Final = (ops.SendOffset, ops.CommitOffset, ops.VisitGroup, ops.DeleteGroup)
 """Operations that need a group coordinator."""
 BROKERS: Final = (1, 2, 3)
-LIBRARIES: Final = ("librdkafka", "java")
+JAVA: Final = "java"
+LIBRARIES: Final = ("librdkafka", JAVA)
 WAITED_FOR: Final = (ops.CleanerPass, ops.TimePasses, ops.ProducersExpire, ops.Rest)
 """Operations for which a round leaves time: brokers perform them by themselves."""
 OF_ALL: Final = frozenset({ops.Write, ops.End, ops.Die, ops.Inject, ops.Heal, *OF_ADMINISTRATORS, *ON_GROUPS})

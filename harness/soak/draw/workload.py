@@ -1,21 +1,25 @@
 """The generator of a round: the operations that its clients, administrators and faults may begin, and how often."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final
 
 from harness.schedules import operations as ops
 from harness.schedules.generators import Context, Generator, each, mix, phases, stagger, together, until
+from harness.schedules.scenario import STREAMS
 from harness.schedules.schedule import RoundClient, RoundPlan
-from harness.soak.draw.plan import BROKERS, OF_GROUPS, POLICY, RETENTION, SETTINGS, Shape
+from harness.soak.draw.plan import BROKERS, JAVA, OF_GROUPS, POLICY, RETENTION, SETTINGS, Shape
 from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
 """The maximum number of records in a transaction."""
 COMMIT_SHARE, DELETE_SHARE = 0.55, 0.4
 GROUPS: Final = ("g0", "g1")
+VISITED: Final = "visited"
+"""The group that members join by all protocols. Its offsets are committed seldom, so that some are older than its protocol."""
+VISITED_SHARE: Final = 0.25
 CHANGED: Final = ("segment.ms", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
 """Settings that also change during a round."""
 HOLD_S: Final = 4.0
@@ -110,8 +114,10 @@ class Workload:
         return ops.SendOffset(random.choice(begun).name, *self._offset(context, "send offset to")) if begun else None
 
     def _commits_offset(self, context: Context) -> ops.Operation:
-        client = context.random("committer").choice(self._of_groups)
-        return ops.CommitOffset(client.name, *self._offset(context, "commit offset"))
+        random = context.random("committer")
+        commit = ops.CommitOffset(random.choice(self._of_groups).name, *self._offset(context, "commit offset"))
+        group = f"{self.plan.topics[0].name}-{VISITED}"
+        return replace(commit, group=group) if random.random() < VISITED_SHARE else commit
 
     def _offset(self, context: Context, purpose: str) -> tuple[str, str, int, int]:
         """Return group, topic, partition and an offset that identifies the operation: no other one commits it."""
@@ -123,12 +129,14 @@ class Workload:
         return f"{self.plan.topics[0].name}-{random.choice(GROUPS)}"
 
     def _visits(self, context: Context) -> ops.Operation | None:
-        random, topic = context.random("visit"), self.plan.topics[0].name
-        idle = [client.name for client in self._of_groups if client.name not in context.busy]
+        random, topics = context.random("visit"), self.plan.topics
         protocol = random.choice(list(self.shape.group_protocols))
-        # Where all protocols share a group, brokers may convert it, or refuse members of the other protocol.
-        group = f"{topic}-{random.choice([protocol, 'visited'])}"
-        return ops.VisitGroup(random.choice(idle), group, topic, protocol) if idle else None
+        clients = [it for it in self._of_groups if it.library == JAVA or protocol != STREAMS]
+        idle = [client.name for client in clients if client.name not in context.busy]
+        # Brokers may convert a group, or refuse members of another protocol.
+        group = f"{topics[0].name}-{random.choice([protocol, VISITED])}"
+        # Members commit no offset of the topic that others commit.
+        return ops.VisitGroup(random.choice(idle), group, topics[len(topics) // 2].name, protocol) if idle else None
 
     def _deletes_group(self, context: Context) -> ops.Operation:
         client = context.random("deleter").choice(self._of_groups)

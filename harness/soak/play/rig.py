@@ -19,12 +19,14 @@ from harness.models.cluster.settings import TOPIC as SIMULATED_SETTINGS
 from harness.protect.gate import events as gate_events
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
+from harness.schedules.scenario import STREAMS
 from harness.schedules.timers import FAST
 from harness.soak.causes import skipped_marker
 from harness.soak.draw import plan
 from harness.soak.draw.plan import Shape
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, Target, find_target
+from harness.targets.jars import jars_of
 from harness.targets.settings import BROKER, raise_if_unfit
 from nemesis.fault import Fault
 
@@ -65,7 +67,10 @@ NOT_SIMULATED: Final = {
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a soak takes. ``left_out``: what rounds do not draw, and why. ``needs``: abilities that faults need."""
+    """All that a soak takes. ``left_out``: what rounds do not draw, and why. ``needs``: abilities that faults need.
+
+    ``streams_classpath``: of clients that also join groups of Kafka Streams.
+    """
 
     equipment: Equipment
     shape: Shape
@@ -73,6 +78,7 @@ class Setup:
     left_out: Mapping[str, str]
     broker_settings: Mapping[str, str]
     needs: frozenset[str]
+    streams_classpath: str = ""
 
     @property
     def target(self) -> Target:
@@ -112,7 +118,8 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     equipment = equip(replace(request, needs=needs), runtime_name, has_jvm_clients=is_real, gate=options)
     of_target = replace(shape, settings=supported, is_real=is_real, group_protocols=protocols)
     not_drawn = dict(sorted({**left_out, **lacks, **unknown}.items()))
-    return Setup(equipment, of_target, faults, not_drawn, broker_settings, needs)
+    streams = jars_of(STREAMS, target, progress.jars).client_classpath if STREAMS in protocols else ""
+    return Setup(equipment, of_target, faults, not_drawn, broker_settings, needs, streams)
 
 
 @dataclass(frozen=True)
@@ -149,5 +156,6 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
         cluster.wait_coordinator()
         logs = {broker: spec.log_path(broker) for broker in spec.brokers}
         client = client_spec(equipment, spec, cluster.runtime, logs_dir / "client.log")
+        client = replace(client, classpath=setup.streams_classpath or client.classpath)
         gates = ServerLogs(logs, gate_events.parse_line) if equipment.agent else None
         yield Rig(setup, cluster, spec, client, ServerLogs(logs, skipped_marker.parse_line), gates)
