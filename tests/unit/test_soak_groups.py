@@ -136,7 +136,7 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
     (symptom,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).symptoms()
     assert (symptom.anomaly, symptom.broker) == (name, 2)
     assert symptom.explanation.startswith(
-        "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
+        "groups had no coordinator: broker 2 could not load the partition: IllegalStateException: Group g is "
     )
     assert "groupId='g'" in symptom.explanation
     assert refusal_in(log_text.splitlines()[0]) is None, "a line without a refusal"

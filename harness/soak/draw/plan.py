@@ -22,6 +22,7 @@ each of these waits for a coordinator."""
 PLAIN_CLIENTS: Final = 3
 GROUP_CLIENTS: Final = 2
 """Of each library."""
+FILLER_PERIOD_S: Final = 0.4
 PATIENCE_S: Final = (0.0, 1.0, 3.0, 6.0, 12.0)
 """The minimum duration of a client's transactions: some stay open across whole outages."""
 ROOM_S: Final = 15.0

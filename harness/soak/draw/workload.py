@@ -18,7 +18,7 @@ MOST_RECORDS: Final = 5
 COMMIT_SHARE, DELETE_SHARE = 0.55, 0.4
 GROUPS: Final = ("g0", "g1")
 VISITED: Final = "visited"
-"""The group that members join by all protocols. Its offsets are committed seldom, so that some are older than its protocol."""
+"""The group that members join by all protocols. Offsets are committed seldom: some are older than the protocol."""
 VISITED_SHARE: Final = 0.25
 CHANGED: Final = ("segment.ms", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
 """Settings that also change during a round."""
@@ -52,7 +52,7 @@ class Workload:
 
     def client_operations(self) -> dict[Callable[[Context], ops.Operation | None], float]:
         """Return the functions for clients, by weight."""
-        of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.2, self._deletes_group: 0.03}
+        of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.4, self._deletes_group: 0.03}
         others = [*self._transactional, *self._of_groups]
         return {
             partial(self._writes, [client for client in self.plan.clients if client not in others]): 50,
@@ -134,7 +134,7 @@ class Workload:
         clients = [it for it in self._of_groups if it.library == JAVA or protocol != STREAMS]
         idle = [client.name for client in clients if client.name not in context.busy]
         # Brokers may convert a group, or refuse members of another protocol.
-        group = f"{topics[0].name}-{random.choice([protocol, VISITED])}"
+        group = f"{topics[0].name}-{random.choice([protocol, VISITED, VISITED])}"
         # Members commit no offset of the topic that others commit.
         return ops.VisitGroup(random.choice(idle), group, topics[len(topics) // 2].name, protocol) if idle else None
 

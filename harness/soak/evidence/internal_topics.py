@@ -12,7 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,9 +27,11 @@ from harness.kafka_api.connection import Connection
 from harness.run_folder.store import RunFolder
 from harness.schedules.operations import CommitOffset, SendOffset
 from harness.schedules.placement import led_by
+from harness.schedules.scenario import Phase
 from harness.schedules.schedule import Step
 from harness.schedules.timers import DAY_MS, FAST, FREEZE
-from harness.soak.draw.plan import BROKERS
+from harness.soak.draw.plan import BROKERS, FILLER_PERIOD_S
+from workloads.filler import OffsetsFiller
 
 if TYPE_CHECKING:
     from harness.soak.play.rig import Rig
@@ -43,9 +45,10 @@ REFUSAL: Final = re.compile(
     rf"CoordinatorLoaderImpl - (Replaying record .*) from {CONSUMER_OFFSETS}-0 .* failed\.\n(?:\w+\.)*(\w+: .*)"
 )
 REFUSAL_OF_3_9: Final = re.compile(
-    rf"Failed to load metadata from {CONSUMER_OFFSETS}-0 with epoch \d+ due to (?:\w+\.)*(?!NotLeaderOr)(\w+: .*)"
+    rf"Failed to load metadata from {CONSUMER_OFFSETS}-0 with epoch \d+ due to (?:\w+\.)*"
+    r"((?:IllegalState|GroupIdNotFound|UnknownMemberId)Exception: .*)"
 )
-"""``CoordinatorRuntime``. A coordinator that was replaced stops loading."""
+"""``CoordinatorRuntime``. Other errors: a coordinator that was replaced stops loading, for example."""
 OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
 KEPT: Final = {**OFFSETS_SETTINGS, "delete.retention.ms": str(DAY_MS)}
 """Tombstones of groups stay longer than a round, as with Kafka's default: coordinators have to load them."""
@@ -53,10 +56,10 @@ ANSWERS: Final = "group-offsets.json"
 """In the folder of a round: a list of what each broker answers in the end, as the coordinator."""
 
 
-def prepare_offsets(rig: Rig, seed: int) -> None:
+def prepare_offsets(rig: Rig, seed: int) -> Mapping[int, int]:
     """Create ``__consumer_offsets`` with fast timers, if need be, and have it compacted. Raises `HarnessError`.
 
-    Rounds with an odd seed keep its tombstones.
+    Rounds with an odd seed keep its tombstones. Returns the sizes of the brokers' logs in bytes.
     """
     if rig.setup.shape.is_real:
         settings = KEPT if seed % 2 else OFFSETS_SETTINGS
@@ -64,14 +67,31 @@ def prepare_offsets(rig: Rig, seed: int) -> None:
             # Brokers create it later else, with replicas of their choice.
             rig.cluster.admin.create_topics({OFFSETS: BROKERS}, settings)
         rig.cluster.control.thaw([CONSUMER_OFFSETS], settings)
+    return {broker: rig.spec.log_path(broker).stat().st_size for broker in BROKERS if rig.setup.shape.is_real}
 
 
-def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
+def filled_offsets(rig: Rig, cluster: Cluster, topic: str, seed: int) -> AbstractContextManager[None]:
+    """Return a block in which offsets of other groups are committed, so that cleaners pass."""
+    if not rig.setup.shape.is_real:
+        return nullcontext()
+
+    def leader(partition: TopicPartition) -> Address:
+        state = cluster.admin.partitions([CONSUMER_OFFSETS]).get(partition)
+        if state is None or state.leader < 0:
+            raise ConnectionError(f"{CONSUMER_OFFSETS} has no leader")
+        return cluster.runtime.address(state.leader)
+
+    return OffsetsFiller([OFFSETS], 1, topic, leader, seed, FILLER_PERIOD_S, cluster.clock).running(Phase.BEFORE)
+
+
+def take_internal(
+    rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step], sizes: Mapping[int, int]
+) -> None:
     """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
 
     Clients are closed, and every broker is up. After the coordinator, the other brokers become it, one by one, and load
-    their replicas. Raises `HarnessError` where a log cannot be copied, or a coordinator does not answer and does not
-    say that it cannot load the partition.
+    their replicas. ``sizes``: of `prepare_offsets`. Raises `HarnessError` where a log cannot be copied, or a
+    coordinator does not answer and does not say that it cannot load the partition.
     """
     if not rig.setup.shape.is_real:
         return
@@ -82,7 +102,8 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
     for operation in (step.operation for step in steps):
         if isinstance(operation, SendOffset | CommitOffset):
             groups[operation.group].add((operation.topic, operation.partition))
-    folder.write_json(folder.path / ANSWERS, [_answers(rig, cluster, groups, broker) for broker in _in_turn(cluster)])
+    answers = [_answers(rig, cluster, groups, broker, sizes[broker]) for broker in _in_turn(cluster)]
+    folder.write_json(folder.path / ANSWERS, answers)
     for broker in cluster.runtime.brokers:
         for topic, partition in (METADATA, OFFSETS):
             destination = folder.path / INTERNAL / str(broker) / f"{topic}-{partition}"
@@ -122,9 +143,14 @@ def _in_turn(cluster: Cluster) -> Iterator[int]:
         yield broker
 
 
-def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]], broker: int) -> dict[str, Any]:
-    """Return an entry of `ANSWERS`: what a coordinator answers, or why it cannot load the partition."""
-    content: dict[str, Any] = {"partition": OFFSETS[1], "broker": broker, "answers": []}
+def _answers(
+    rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]], broker: int, log_size: int
+) -> dict[str, Any]:
+    """Return an entry of `ANSWERS`: what a coordinator answers, and why it could not load the partition, if so."""
+    content: dict[str, Any] = {"partition": OFFSETS[1], "broker": broker}
+
+    def refusal() -> str | None:
+        return refusal_in(rig.spec.log_path(broker).read_bytes()[log_size:].decode(errors="replace"))
 
     def are_answered() -> bool:
         content["answers"] = ask(cluster.runtime.address(broker), groups)
@@ -134,11 +160,10 @@ def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition
     try:
         cluster.wait(are_answered, f"broker {broker} to answer as the coordinator of groups", ANSWER_S)
     except WaitTimeoutError:
-        refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
-        if refusal is None:
+        if refusal() is None:
             raise
-        return {**content, "answers": [], "refusal": refusal}
-    return content
+        content["answers"] = []
+    return {**content, "refusal": refusal()}
 
 
 def refusal_in(log: str) -> str | None:
@@ -170,5 +195,5 @@ def answered(content: Mapping[str, Any]) -> GroupView:
         "its answer as the coordinator",
         {key: a["offset"] for key, a in keyed if a["error"] != UNSTABLE_OFFSET and a["offset"] is not None},
         {key: () for key, a in keyed if a["error"] == UNSTABLE_OFFSET},
-        content.get("refusal", ""),
+        content.get("refusal") or "",
     )

@@ -39,7 +39,7 @@ from harness.soak.evidence.client_log import (
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NAMELESS: Final = ""
 STUCK_GROUP: Final = "stuck-group"
-KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a \w+ group")
+KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a (?!streams )\w+ group")
 """Records of a group of another protocol, whose tombstones this broker has missed (``GroupMetadataManager.replay``; see
 docs/explanation/group-coordinators.md)."""
 
@@ -165,8 +165,9 @@ def _wrong(
     """Yield the name and the sentence of each error of a view."""
     if view.refusal:
         name = str(Anomaly.TOMBSTONE_DIVERGENCE) if KNOWN_REFUSAL.search(view.refusal) else STUCK_GROUP
-        yield name, f"no group has a coordinator: broker {view.broker} cannot load the partition: {view.refusal}"
-        return
+        yield name, f"groups had no coordinator: broker {view.broker} could not load the partition: {view.refusal}"
+        if not (view.committed or view.pending):
+            return
     for key, allowed in possible.items():
         group, (topic, partition) = key
         words = f"group {group}, {topic}-{partition}: by {view.source}, broker {view.broker} has"

@@ -22,7 +22,7 @@ MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a
 round: a partition without a leader would hold up all others else, for as long as a message takes to time out."""
 POLL_S = 1.0
-MOST_POLLS = 10
+MOST_POLLS = 4
 """Of a visit to a group: a member joins first, and then receives records."""
 FILLER_KEY = "filler"
 

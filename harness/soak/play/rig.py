@@ -57,7 +57,6 @@ retention of a round (`harness.soak.draw.plan.SETTINGS`), and unchanged images a
 they are up to 500 ms old.
 """
 TIMERS: Final = replace(FAST, broker=BROKER_SETTINGS, settle_s=SETTLE_S)
-FILLER_PERIOD_S: Final = 0.4
 NOT_SIMULATED: Final = {
     "group offsets": "group coordinators are not part of the simulated cluster",
     "idempotent producers": "simulated producers are idempotent in transactions alone",

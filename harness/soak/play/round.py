@@ -29,13 +29,13 @@ from harness.schedules.schedule import (
     read_schedule,
     write_schedule,
 )
-from harness.soak.draw.plan import LIBRARIES, OF_GROUPS, as_round
-from harness.soak.evidence.internal_topics import prepare_offsets, take_internal
+from harness.soak.draw.plan import FILLER_PERIOD_S, LIBRARIES, OF_GROUPS, as_round
+from harness.soak.evidence.internal_topics import filled_offsets, prepare_offsets, take_internal
 from harness.soak.evidence.offsets import sampled_offsets
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
 from harness.soak.play.player import MOST_WAITING, Player, Process
-from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS, Rig
+from harness.soak.play.rig import SETTLE_S, TIMERS, Rig
 
 FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""
@@ -117,7 +117,7 @@ def _play(  # noqa: PLR0917
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
-        prepare_offsets(rig, plan.seed)
+        log_sizes = prepare_offsets(rig, plan.seed)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
@@ -131,7 +131,10 @@ def _play(  # noqa: PLR0917
         filler = _Filler(rig, libraries, plan, history)
         try:
             phases.begin("play")
-            with sampled_offsets(cluster, plan.partitions, folder.path / OFFSETS) as offsets:
+            with (
+                filled_offsets(rig, cluster, plan.topics[0].name, plan.seed),
+                sampled_offsets(cluster, plan.partitions, folder.path / OFFSETS) as offsets,
+            ):
                 with player.running():
                     player.play(generator, plan.seed, Situation(plan.transactional), plan.lasts_s)
                     phases.begin("heal")
@@ -143,7 +146,7 @@ def _play(  # noqa: PLR0917
                 offsets.raise_if_failed()
             phases.begin("take logs")
             snapshot.take(cluster, folder, AFTER_REJOIN)
-            take_internal(rig, cluster, folder, steps)
+            take_internal(rig, cluster, folder, steps, log_sizes)
         except UsageError:
             raise
         except (HarnessError, OSError) as error:
