@@ -17,9 +17,9 @@ MOST_RECORDS: Final = 5
 """The maximum number of records in a transaction."""
 COMMIT_SHARE, DELETE_SHARE = 0.55, 0.4
 GROUPS: Final = ("g0", "g1")
-VISITED: Final = "visited"
-"""The group that members join by all protocols. Offsets are committed seldom: some are older than the protocol."""
-VISITED_SHARE: Final = 0.25
+VISITED: Final = ("v0", "v1", "v2")
+"""Groups that members join by all protocols. Offsets are committed seldom: some are older than the protocol."""
+VISITED_SHARE: Final = 0.4
 CHANGED: Final = ("segment.ms", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
 """Settings that also change during a round."""
 HOLD_S: Final = 4.0
@@ -115,9 +115,11 @@ class Workload:
 
     def _commits_offset(self, context: Context) -> ops.Operation:
         random = context.random("committer")
-        commit = ops.CommitOffset(random.choice(self._of_groups).name, *self._offset(context, "commit offset"))
-        group = f"{self.plan.topics[0].name}-{VISITED}"
-        return replace(commit, group=group) if random.random() < VISITED_SHARE else commit
+        # Java clients commit slowly, and are needed as members.
+        client = random.choice([client for client in self._of_groups if client.library != JAVA])
+        commit = ops.CommitOffset(client.name, *self._offset(context, "commit offset"))
+        visited = f"{self.plan.topics[0].name}-{random.choice(VISITED)}"
+        return replace(commit, group=visited) if random.random() < VISITED_SHARE else commit
 
     def _offset(self, context: Context, purpose: str) -> tuple[str, str, int, int]:
         """Return group, topic, partition and an offset that identifies the operation: no other one commits it."""
@@ -134,7 +136,7 @@ class Workload:
         clients = [it for it in self._of_groups if it.library == JAVA or protocol != STREAMS]
         idle = [client.name for client in clients if client.name not in context.busy]
         # Brokers may convert a group, or refuse members of another protocol.
-        group = f"{topics[0].name}-{random.choice([protocol, VISITED, VISITED])}"
+        group = f"{topics[0].name}-{random.choice([protocol, *VISITED])}"
         # Members commit no offset of the topic that others commit.
         return ops.VisitGroup(random.choice(idle), group, topics[len(topics) // 2].name, protocol) if idle else None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
 from harness.cluster.cluster import Cluster
-from harness.errors import WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.group_offsets import GroupView, replayed
 from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
 from harness.kafka_api.address import Address
@@ -76,10 +76,10 @@ def filled_offsets(rig: Rig, cluster: Cluster, topic: str, seed: int) -> Abstrac
         return nullcontext()
 
     def leader(partition: TopicPartition) -> Address:
-        state = cluster.admin.partitions([CONSUMER_OFFSETS]).get(partition)
-        if state is None or state.leader < 0:
-            raise ConnectionError(f"{CONSUMER_OFFSETS} has no leader")
-        return cluster.runtime.address(state.leader)
+        try:
+            return cluster.runtime.address(cluster.admin.partitions([CONSUMER_OFFSETS])[partition].leader)
+        except (HarnessError, KeyError) as error:
+            raise ConnectionError(f"the leader of {CONSUMER_OFFSETS} is not known: {error}") from error
 
     return OffsetsFiller([OFFSETS], 1, topic, leader, seed, FILLER_PERIOD_S, cluster.clock).running(Phase.BEFORE)
 
