@@ -167,4 +167,4 @@ def test_settings_of_the_harness_are_the_overridden_settings() -> None:
 def test_a_setting_permits_protocols_of_groups_that_are_early_access() -> None:
     target, name = find_target("kafka-3.9"), "group.coordinator.rebalance.protocols"
     assert target.group_protocols_with({}) == ("classic",)
-    assert target.group_protocols_with({name: "classic, Consumer,streams"}) == ("classic", "consumer")
+    assert target.group_protocols_with({name: "Consumer, streams,share"}) == ("consumer", "streams")
