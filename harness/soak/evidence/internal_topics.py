@@ -136,7 +136,7 @@ def _copies(folder: RunFolder, partition: TopicPartition) -> Sequence[Path]:
 
 
 def _in_turn(cluster: Cluster) -> Iterator[int]:
-    """Yield the coordinator, and then each other broker, which leads by then."""
+    """Make one broker after the other the coordinator, the present coordinator first, and yield each."""
     leader = cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
     for broker in sorted(cluster.brokers, key=lambda broker: broker != leader):
         cluster.lead({OFFSETS: led_by(broker, cluster.brokers)})
@@ -167,7 +167,7 @@ def _answers(
 
 
 def refusal_in(log: str) -> str | None:
-    """Return why a coordinator failed to load its partition last, and for which record if its log has it."""
+    """Return the last reason why a coordinator could not load its partition, with the record if the log has it."""
     refusals = [f"{why} ({record})" for record, why in REFUSAL.findall(log)] or REFUSAL_OF_3_9.findall(log)
     return refusals[-1] if refusals else None
 
