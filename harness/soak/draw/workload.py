@@ -135,8 +135,8 @@ class Workload:
         protocol = random.choice(list(self.shape.group_protocols))
         clients = [it for it in self._of_groups if it.library == JAVA or protocol != STREAMS]
         idle = [client.name for client in clients if client.name not in context.busy]
-        # Brokers may convert a group, or refuse members of another protocol. Members may commit offsets: of another topic
-        # than other clients do.
+        # Brokers may convert a group, or refuse members of another protocol. Members may commit offsets, but not of the
+        # topic that other clients commit.
         group = f"{topics[0].name}-{random.choice([protocol, *VISITED] if len(topics) > 1 else [protocol])}"
         return ops.VisitGroup(random.choice(idle), group, topics[len(topics) // 2].name, protocol) if idle else None
 
