@@ -136,6 +136,11 @@ def list_log_starts(partitions: Iterable[TopicPartition]) -> Request[dict[TopicP
     return list_offsets(dict.fromkeys(partitions, EARLIEST), replica_id=DEBUG_REPLICA_ID)
 
 
+def list_high_watermarks(partitions: Iterable[TopicPartition]) -> Request[dict[TopicPartition, int | str]]:
+    """Return the high watermark of each partition, or an error's name. For the partitions' leader."""
+    return list_offsets(dict.fromkeys(partitions, LATEST))
+
+
 def list_offsets(
     timestamps_ms: Mapping[TopicPartition, int], *, replica_id: int = CONSUMER_REPLICA_ID
 ) -> Request[dict[TopicPartition, int | str]]:

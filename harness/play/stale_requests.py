@@ -25,7 +25,7 @@ from harness.kafka_api.client_requests import (
     produce,
 )
 from harness.kafka_api.connection import RetryPolicy, ask, retried
-from harness.kafka_api.fetch import choose_version, list_log_ends, list_log_starts
+from harness.kafka_api.fetch import choose_version, list_high_watermarks, list_log_ends, list_log_starts
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.topics import delete_records
@@ -110,9 +110,9 @@ def delete_records_of_requests(cluster: Cluster) -> None:
 
     Raises `HarnessError` instead where a broker took longer than `LONGEST_SILENCE_S` for an answer: it may be too slow.
     """
-    before = _valid(cluster, partial(_leader, cluster), list_log_ends([PARTITION]))[PARTITION]
+    before = _valid(cluster, partial(_leader, cluster), list_high_watermarks([PARTITION]))[PARTITION]
     if isinstance(before, str):
-        raise HarnessError(f"the end of {TOPIC}-0 is not known: {before}")
+        raise HarnessError(f"the high watermark of {TOPIC}-0 is not known: {before}")
     starts: dict[int, int | str] = {}
     took_s = [0.0]
 

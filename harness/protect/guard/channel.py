@@ -28,7 +28,7 @@ from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import produce
 from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, SocketStream, retried
-from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
+from harness.kafka_api.fetch import EARLIEST, fetch, list_high_watermarks, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs
 from harness.protect.guard.cluster import POLICY
@@ -82,7 +82,7 @@ class KafkaChannel:
             if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
             self._first = self._ask_about(list_offsets({PARTITION: EARLIEST}))
-            end = self._ask_about(list_offsets({PARTITION: LATEST}))
+            end = self._ask_about(list_high_watermarks([PARTITION]))
         except (OSError, HarnessError) as error:
             raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
         if end < self._replayed.position:
