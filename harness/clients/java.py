@@ -25,6 +25,7 @@ from harness.clients import (
     Answered,
     ClientError,
     ClientSpec,
+    GroupConsumer,
     Headers,
     Library,
     TransactionStep,
@@ -187,7 +188,7 @@ class JavaGroups:
     def producer(self, transactional_id: str) -> JavaProducer:
         return JavaProducer(self._jvm, transactional_id, self._connection)
 
-    def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer | JavaStreams:
+    def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:
         if protocol == STREAMS:
             return JavaStreams(self._jvm, {**CONNECTION, **self._connection, "application.id": group}, topic)
         # Clients of 3.9 have the setting, too, but only as an early access to the new protocol.

@@ -26,6 +26,7 @@ GroupConsequences: TypeAlias = dict[tuple[Place, int], list[str]]
 
 ENOUGH_S: Final = 20.0
 """A group that waits longer for a record is stuck, also on a slow machine."""
+STUCK_GROUP: Final = "stuck-group"
 _INPUTS: Final = frozenset(map(str, range(INPUT_PARTITIONS)))
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
@@ -208,7 +209,7 @@ def stuck_groups(events: Iterable[Line], absent: Sequence[int]) -> Iterator[Find
             continue
         view = next(iter(stuck.values()))
         text = f"group {view.group} got no {what} within {view.within_s:g} s from {brokers_text([*stuck])}{why}"
-        yield finding_about("stuck-group", place, [*stuck], {}, offset=0, effect="visible", explanation=text)
+        yield finding_about(STUCK_GROUP, place, [*stuck], {}, offset=0, effect="visible", explanation=text)
 
 
 def _group_views(events: Iterable[Line]) -> Mapping[Place, Mapping[int, _GroupView]]:

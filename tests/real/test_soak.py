@@ -29,7 +29,7 @@ def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox, rounds: 
     line = next((one for one in content["rounds"] if one["groups"] is not None), None)
     assert line is not None, f"no round went to its end: {ran.output}"
     assert line["operations"]
-    # A view of each replica, and the coordinator's own.
+    # The view of each replica, and of each broker as the coordinator.
     assert line["groups"]["views"] == 6
     assert line["groups"]["keys"] > 0
     assert "FATAL" not in ran.stderr, "librdkafka's own lines are in the log of clients"

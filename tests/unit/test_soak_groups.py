@@ -17,7 +17,7 @@ from harness.kafka_api import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.internal_topics import ANSWERS, answered, refusal_in, serves_groups
-from harness.soak.judge.group_truth import NAMELESS, STUCK_GROUP, GroupLog, compare_groups, group_log_of
+from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, group_log_of
 
 INFO = "info"
 KEY = ("g", ("t", 0))
@@ -128,7 +128,7 @@ java.lang.IllegalStateException: Group g is not a consumer group
 """The log of a broker of 4.4.0 in a soak: it had missed the tombstones of a classic group."""
 
 
-@pytest.mark.parametrize(("log_text", "name"), [(LOG, BACK), (LOG.replace("a consumer", "a streams"), STUCK_GROUP)])
+@pytest.mark.parametrize(("log_text", "name"), [(LOG, BACK), (LOG.replace("a consumer", "a streams"), "stuck-group")])
 def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: str, name: str) -> None:
     refusal = refusal_in(log_text)
     assert refusal is not None

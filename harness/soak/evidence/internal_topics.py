@@ -56,10 +56,10 @@ ANSWERS: Final = "group-offsets.json"
 """In the folder of a round: a list of what each broker answers in the end, as the coordinator."""
 
 
-def prepare_offsets(rig: Rig, seed: int) -> Mapping[int, int]:
+def prepare_offsets(rig: Rig, seed: int) -> None:
     """Create ``__consumer_offsets`` with fast timers, if need be, and have it compacted. Raises `HarnessError`.
 
-    Rounds with an odd seed keep its tombstones. Returns the sizes of the brokers' logs in bytes.
+    Rounds with an odd seed keep its tombstones.
     """
     if rig.setup.shape.is_real:
         settings = KEPT if seed % 2 else OFFSETS_SETTINGS
@@ -67,6 +67,10 @@ def prepare_offsets(rig: Rig, seed: int) -> Mapping[int, int]:
             # Brokers create it later else, with replicas of their choice.
             rig.cluster.admin.create_topics({OFFSETS: BROKERS}, settings)
         rig.cluster.control.thaw([CONSUMER_OFFSETS], settings)
+
+
+def log_sizes(rig: Rig) -> Mapping[int, int]:
+    """Return the size of each broker's log in bytes; of no simulated broker."""
     return {broker: rig.spec.log_path(broker).stat().st_size for broker in BROKERS if rig.setup.shape.is_real}
 
 
@@ -90,8 +94,8 @@ def take_internal(
     """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
 
     Clients are closed, and every broker is up. After the coordinator, the other brokers become it, one by one, and load
-    their replicas. ``sizes``: of `prepare_offsets`. Raises `HarnessError` where a log cannot be copied, or a
-    coordinator does not answer and does not say that it cannot load the partition.
+    their replicas. ``sizes``: `log_sizes` when the round began. Raises `HarnessError` where a log cannot be copied, or
+    a coordinator does not answer and does not say that it cannot load the partition.
     """
     if not rig.setup.shape.is_real:
         return
@@ -167,7 +171,7 @@ def _answers(
 
 
 def refusal_in(log: str) -> str | None:
-    """Return the last reason why a coordinator could not load its partition, with the record if the log has it."""
+    """Return the last reason why a coordinator could not load its partition, with the record if the log names one."""
     refusals = [f"{why} ({record})" for record, why in REFUSAL.findall(log)] or REFUSAL_OF_3_9.findall(log)
     return refusals[-1] if refusals else None
 

@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.judge.consequences import STUCK_GROUP
 from harness.judge.group_offsets import GroupKey, GroupView
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import GROUPS, Symptom
@@ -38,7 +39,6 @@ from harness.soak.evidence.client_log import (
 
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NAMELESS: Final = ""
-STUCK_GROUP: Final = "stuck-group"
 KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a (?!streams )\w+ group")
 """Records of a group of another protocol, whose tombstones this broker has missed (``GroupMetadataManager.replay``; see
 docs/explanation/group-coordinators.md)."""

@@ -138,7 +138,9 @@ class ClientProcess:
 
 def _visit(member: GroupConsumer) -> None:
     with closing(member):
-        any(member.poll(POLL_S) for _ in range(MOST_POLLS))
+        for _ in range(MOST_POLLS):
+            if member.poll(POLL_S):
+                break
 
 
 def _fields_of(operation: ops.Operation) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from harness.schedules.schedule import (
     write_schedule,
 )
 from harness.soak.draw.plan import FILLER_PERIOD_S, LIBRARIES, OF_GROUPS, as_round
-from harness.soak.evidence.internal_topics import filled_offsets, prepare_offsets, take_internal
+from harness.soak.evidence.internal_topics import filled_offsets, log_sizes, prepare_offsets, take_internal
 from harness.soak.evidence.offsets import sampled_offsets
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
@@ -117,7 +117,8 @@ def _play(  # noqa: PLR0917
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
-        log_sizes = prepare_offsets(rig, plan.seed)
+        sizes = log_sizes(rig)
+        prepare_offsets(rig, plan.seed)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
@@ -125,8 +126,10 @@ def _play(  # noqa: PLR0917
             ClientProcess(client, libraries[client.library], history, numbers[client.transactional_id])
             for client in plan.clients
         ]
-        processes = {client.client.name: Process(client.play, _most_waiting(client.client)) for client in clients}
-        processes |= {name: Process(admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
+        processes = {
+            **{client.client.name: Process(client.play, _most_waiting(client.client)) for client in clients},
+            **{name: Process(admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)},
+        }
         player = Player(cluster, processes, steps)
         filler = _Filler(rig, libraries, plan, history)
         try:
@@ -146,7 +149,7 @@ def _play(  # noqa: PLR0917
                 offsets.raise_if_failed()
             phases.begin("take logs")
             snapshot.take(cluster, folder, AFTER_REJOIN)
-            take_internal(rig, cluster, folder, steps, log_sizes)
+            take_internal(rig, cluster, folder, steps, sizes)
         except UsageError:
             raise
         except (HarnessError, OSError) as error:
