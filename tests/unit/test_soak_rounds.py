@@ -50,7 +50,7 @@ from harness.soak.causes import read_expected
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.draw.plan import Shape
 from harness.soak.evidence.client_log import ABORTED, client_log_of
-from harness.soak.evidence.offsets import PERIOD_S, sampled_offsets
+from harness.soak.evidence.offsets import PERIOD_S, open_again, sampled_offsets
 from harness.soak.judge.judge_rounds import replicas_of, truth_of
 from harness.soak.play.rig import find_setup
 from harness.soak.play.round import PlayedRound, read_played, read_round, write_round
@@ -241,6 +241,17 @@ def test_only_replicas_that_changed_are_written_and_none_is_read_twice(tmp_path:
     assert {line["broker"] for line in lines} == {1}
     assert [line["replicas"] for line in lines] == [{"t-0": [5, 4, 3], "t-1": [1, 1, 1]}, {"t-0": [9, 9, 3]}]
     assert reader.asked[:3] == [{A: 0, B: 0}, {A: 5, B: 1}, {A: 9, B: 1}]
+
+
+def test_a_transaction_is_open_again_where_the_last_stable_offset_goes_back(tmp_path: Path) -> None:
+    path, stable, again = tmp_path / "offsets.jsonl", [56, 56, 56], [57, 57, 52]
+    # A broker that has just started does not know its high watermark. After a truncation, it is another transaction.
+    for polls, offsets in (([], {}), ([stable, again], {(1, A): {52}}), ([stable, [57, 52, 52]], {}),
+                           ([stable, [40, 40, 40], again], {}), ([[56, 56, 52], again], {})):  # fmt: skip
+        assert open_again(path) == {}
+        path.write_text("".join(json.dumps({"broker": 1, "replicas": {"t-0": poll}}) + "\n" for poll in polls))
+        assert open_again(path) == offsets
+        path.unlink()
 
 
 def test_a_replica_that_was_truncated_is_read_from_its_start_again(tmp_path: Path) -> None:

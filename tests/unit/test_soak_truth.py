@@ -256,6 +256,18 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     assert name(2, SKIPPED_LINE) == REOPENED, "a record that nobody knows"
 
 
+def test_an_aborted_delete_is_carried_out_once_the_transaction_before_was_open_again() -> None:
+    """Found by a soak on 4.4.0 (seed 2, with the gate): nothing is open in the end, and the index is cleaned away."""
+    log = clients(COMMITTED)
+    log.writes[2] = wrote(2, "o", 1, 9)
+    log.writes[3], log.transactions[10] = wrote(3, "k", 3, 10, deletes=True), Transaction(10, "id", ABORTED)
+    truth = compare(log, {(1, TP): stored(data(2, 1, "o"))})
+    for broker, offset, outcome, name in ((1, 1, ABORTED, REOPENED), (2, 1, ABORTED, UNEXPLAINED),
+                                          (1, 0, ABORTED, UNEXPLAINED), (1, 1, COMMITTED, UNEXPLAINED)):  # fmt: skip
+        log.transactions[10] = replace(log.transactions[10], outcome=outcome)
+        assert names_of(RoundEvidence(truth, open_again={(broker, TP): {offset}})) == [{name}]
+
+
 def test_markers_are_known_from_the_replicas_that_have_them() -> None:
     whole, without = stored(VALUE, DELETE, end(2, commit=True)), stored(VALUE, DELETE)
     assert compare(clients(COMMITTED), {(1, TP): whole, (2, TP): without}).markers == {(TP, 9): {2}}

@@ -43,12 +43,17 @@ class Symptom:
 
 @dataclass(frozen=True)
 class RoundEvidence:
-    """The evidence of a round. ``losses``: by power failures. ``skipped``: lines of ``skipped-markers.jsonl``."""
+    """The evidence of a round.
+
+    ``losses``: by power failures. ``skipped``: lines of ``skipped-markers.jsonl``. ``open_again``: offsets of
+    transactions that replicas had open again for some time.
+    """
 
     truth: Truth
     brokers: Collection[int] = ()
     losses: Sequence[Loss] = ()
     skipped: Sequence[Mapping[str, Any]] = ()
+    open_again: Mapping[tuple[int, TopicPartition], Collection[int]] = field(default_factory=dict)
 
 
 Symptoms: TypeAlias = "Sequence[Symptom]"

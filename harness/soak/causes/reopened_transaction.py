@@ -5,13 +5,22 @@ replay the records after it if it knew no producer before (``UnifiedLog.rebuildP
 a transaction's records and its marker then opens the transaction again, for good: the last stable offset of that
 replica is stuck. A broker that was killed does the same if its cleaner has removed the marker since the snapshot that
 it loads. See ``docs/explanation/track-record.md``.
+
+The marker of the producer's next transaction ends the open one, too. If it is an ABORT, the replica takes everything
+from the first offset on for one aborted transaction; but its cleaner, which ends the transaction at the first marker in
+between (``CleanedTransactionMetadata.onControlBatchRead``), carries out the records of the next one.
 """
+
+from collections import defaultdict
+from collections.abc import Iterator
 
 from harness.judge.verdict import BROKER, Doubt
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import RunFolder
-from harness.soak.causes.cause import Cause, Symptom
+from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptom, Symptoms, with_key
+from harness.soak.evidence.client_log import ABORTED
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
+from harness.soak.judge.truth import Truth
 
 
 def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> Symptom:
@@ -52,8 +61,32 @@ def reopened_of(folder: RunFolder) -> list[Symptom]:
     return symptoms
 
 
-CAUSE = Cause(
-    "reopened-transaction",
-    "a replica takes a transaction for open that its own log has ended",
-    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
-)
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
+    """Return open transactions, and keys whose aborted record the replica has carried out."""
+    explained: dict[Symptom, object] = {symptom: "" for symptom in symptoms if symptom.judge == BROKER}
+    for (broker, tp), offsets in evidence.open_again.items():
+        here = [symptom for symptom in symptoms if symptom.broker == broker]
+        for offset in offsets:
+            words = (
+                f"the broker had the transaction of offset {offset} open again; the ABORT of the producer's next"
+                " transaction ended both, and the cleaner carried the next one out"
+            )
+            explained |= with_key(here, {tp: dict.fromkeys(_carried_out(evidence.truth, tp, offset), words)})
+    return explained
+
+
+def _carried_out(truth: Truth, tp: TopicPartition, offset: int) -> Iterator[str]:
+    """Yield the keys of a client's next transaction in a partition after the one at an offset, if it was aborted."""
+    by_number = defaultdict[int, set[str]](set)
+    for (place, _), write in truth.at.items():
+        if place == tp and write.transaction is not None:
+            by_number[write.transaction].add(write.key)
+    opened = truth.at.get((tp, offset))
+    if opened is not None and opened.transaction is not None:
+        client = truth.transactions[opened.transaction].transactional_id
+        later = [n for n in by_number if n > opened.transaction and truth.transactions[n].transactional_id == client]
+        if later and truth.transactions[min(later)].outcome == ABORTED:
+            yield from by_number[min(later)]
+
+
+CAUSE = Cause("reopened-transaction", "a replica takes a transaction for open that its own log has ended", explain)

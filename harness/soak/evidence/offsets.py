@@ -11,7 +11,8 @@ The content of the logs is not watched: see `harness.cluster.observe`.
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from harness.cluster.observe import Poller
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
+from harness.run_folder.history import read_lines
+from harness.soak.evidence.replica_log import Replica
 
 PERIOD_S: Final = 0.5
 
@@ -49,3 +52,20 @@ def sampled_offsets(cluster: Cluster, partitions: Sequence[TopicPartition], path
     with path.open("x", buffering=1) as file, closing(poller):
         poller.start(poll)
         yield poller
+
+
+def open_again(path: Path) -> Mapping[Replica, set[int]]:
+    """Return the offsets of transactions that a replica had open again, by an ``offsets.jsonl``, which may be missing.
+
+    Its last stable offset went back to them, below its high watermark, and no poll saw a log that ends in between.
+    """
+    offsets: dict[Replica, set[int]] = defaultdict(set)
+    passed: dict[Replica, int] = {}
+    for line in read_lines(path) if path.exists() else ():
+        for name, (log_end, high_watermark, stable) in line["replicas"].items():
+            topic, _, partition = name.rpartition("-")
+            replica = line["broker"], (topic, int(partition))
+            passed[replica] = max(stable, min(passed.get(replica, 0), log_end))
+            if stable < min(passed[replica], high_watermark):
+                offsets[replica].add(stable)
+    return offsets

@@ -21,7 +21,7 @@ from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import Doubt, RoundVerdict, Verdict
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
 from harness.schedules.operations import VisitGroup
 from harness.schedules.scenario import CONSUMER
 from harness.soak.causes.cause import RoundEvidence
@@ -29,6 +29,7 @@ from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, uncl
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
 from harness.soak.evidence.internal_topics import metadata_folders, views_of
+from harness.soak.evidence.offsets import open_again
 from harness.soak.evidence.replica_log import Replica, ReplicaLog, read_replica, served_replicas
 from harness.soak.judge.gate_evidence import evidence_of_gates
 from harness.soak.judge.group_truth import compare_groups, group_log_of
@@ -73,7 +74,7 @@ def judge_rounds(
             losses = losses_of(events, unclean_leaders(metadata))
             skipped = _lines(folder, SKIPPED_MARKERS) or ()
             results = JudgeResults(
-                RoundEvidence(truths[folder], played.plan.brokers, losses, skipped),
+                RoundEvidence(truths[folder], played.plan.brokers, losses, skipped, open_again(folder.path / OFFSETS)),
                 checked[folder.run_id],
                 audited[folder.run_id],
                 compare_groups(group_log_of(events), views_of(folder, drops_pending=drops_pending)),

@@ -205,8 +205,9 @@ def _finding(
     name: str, diagnoses: Mapping[Symptom, Diagnosis], symptoms: Sequence[Symptom], of_checkers: Sequence[Symptom] = ()
 ) -> RoundFinding:
     """Return the finding of one name on a replica, by the symptoms of clients, or of the broker, and of checkers."""
-    first, described = [*symptoms, *of_checkers][0], [*of_checkers, *symptoms][0]
+    first = [*symptoms, *of_checkers][0]
     words = diagnoses[first].words if first in diagnoses else ""
+    described = first if words else [*of_checkers, *symptoms][0]
     return RoundFinding(
         anomaly=name,
         broker=first.broker,
