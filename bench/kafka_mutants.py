@@ -6,6 +6,7 @@
     python bench/kafka_mutants.py run --results DIR ID                    the same for one mutant
     python bench/kafka_mutants.py run --results DIR --detector soak ID    a soak of five minutes with one mutant
     python bench/kafka_mutants.py table
+    KAFKA_MUTANTS_TARGET=kafka-4.3 python bench/kafka_mutants.py run --results DIR --detector unit-tests
     KAFKA_MUTANTS_TARGET=kafka-3.9 python bench/kafka_mutants.py run --results DIR --detector passes
 
 ``kafka_mutants_java/Mutate.java`` applies operators (negated condition, off by one, skipped call, wrong operand, stale
@@ -16,6 +17,9 @@ a draw before the checks were added that earlier draws called for.
 ``executed`` runs each detector once with stock classes that have a probe at each point of all draws. A mutant whose
 point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
 the same probe.
+
+``unit-tests`` are Kafka's own tests of the mutated class (``kafka_unit_tests.py``). Maven Central has none of 4.4.0:
+they are run on 4.3.1.
 
 ``KAFKA_MUTANTS_TARGET`` names another version. It has a mutant if class, method, number and change are equal there. Its
 results are in ``results/kafka-mutants-VERSION.jsonl``.
@@ -47,6 +51,7 @@ from typing import Any, NamedTuple
 
 import click
 from dependable import ABSENT, HEALTHY, PAYLOADS
+from kafka_unit_tests import run_tests, stock, tests_of
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.protect.gate.build import parts
@@ -66,14 +71,23 @@ PASSES_CASES = 600
 RUNS = (HEALTHY, "kill", "pause", "partition", "join", "catch-up")
 DETECTORS = (PASSES, *RUNS, AUDIT)
 SOAK = "soak"
+UNIT_TESTS = "unit-tests"
+TESTED = "kafka-4.3"
+"""The newest version whose compiled tests are on Maven Central."""
 SOAK_MINUTES = 5
 KNOWN = HERE.parent / "harness" / "nightly" / "known.toml"
 DRAWS = {1: (0, 42), 2: (42, 63), 3: (63, 84), 4: (84, 105), 5: (105, 126), 6: (126, 147), 7: (147, 168), 8: (168, 189)}
 SEED = 46
 TIME_LIMIT_S = 300
-OF_VERSION = "" if TARGET == DRAWN_FROM else f"-{TARGET.removeprefix('kafka-')}"
-LOG = HERE.parent / "results" / f"kafka-mutants{OF_VERSION}.jsonl"
-EXECUTED_LOG = HERE.parent / "results" / f"kafka-mutants-executed{OF_VERSION}.jsonl"
+
+
+def log_of(target: str, name: str = "kafka-mutants") -> Path:
+    """Return the log of a version."""
+    version = "" if target == DRAWN_FROM else f"-{target.removeprefix('kafka-')}"
+    return HERE.parent / "results" / f"{name}{version}.jsonl"
+
+
+LOG, EXECUTED_LOG = log_of(TARGET), log_of(TARGET, "kafka-mutants-executed")
 SET_ASIDE = HERE / "kafka_mutants_java" / "equivalent.toml"
 """Reasons by id, for mutants that change nothing that is stored or served."""
 REJECTED = 3
@@ -228,6 +242,24 @@ def soaked(patch: Path, results: Path) -> dict[str, Any]:
             named=set(verdict.get("findings", {})) - read_expected(KNOWN).keys(),
             reasons=[verdict["reason"][:400]] if verdict else [],
         ),
+    }
+
+
+def unit_tested(mutant: str, patch: Path) -> dict[str, Any]:
+    """Run Kafka's own tests of the mutated class; return those that fail, but not on stock classes."""
+    started_s = time.monotonic()
+    tests = tests_of(mutant.partition(".")[0], find_target(TARGET).version)
+    if not tests:
+        sys.exit(f"Maven Central has no compiled tests of {mutant} for {TARGET}")
+    done, of_stock = run_tests(TARGET, tests, patch), stock(TARGET, tests)
+    failed = sorted(done.failed - of_stock.failed)
+    noticed = bool(failed) or not done.ended or done.tests < of_stock.tests
+    text = f"{len(failed)} fail" if done.ended else "no end"
+    outcome = {"exit_code": int(noticed), "verdict": {"verdict": text if noticed else "pass"}}
+    return {
+        "took_s": round(time.monotonic() - started_s, 1),
+        "executed": bool(_PROBE.search(done.printed)),
+        **judgement(outcome, noticed=noticed, named=(), reasons=failed[:4]),
     }
 
 
@@ -397,6 +429,8 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
         line |= {**outcome, "executed": bool(outcome["executed"])}
     elif detector == SOAK:
         line |= soaked(patch, results)
+    elif detector == UNIT_TESTS:
+        line |= unit_tested(mutant, patch)
     else:
         outcome, numbers = one_run(patch, detector, results)
         line |= {"took_s": outcome["took_s"], "executed": bool(numbers), **judged(outcome, detector)}
@@ -404,7 +438,7 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
         append(log, line)
     summary = f"{line['verdict']} {line['named']} {line['reasons'][:1]} {line['took_s']} s"
     print(f"{mutant} {detector}: {summary}", flush=True)
-    if line["noticed"] and not line["named"] and detector != PASSES:
+    if line["noticed"] and not line["named"] and detector not in {PASSES, UNIT_TESTS}:
         kept = results / "kept" / f"{mutant}-{detector}"
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_folder(results), kept, symlinks=True)
@@ -421,13 +455,14 @@ def one_mutant(mutant: str, detector: str, results: Path, *, with_audit: bool, l
 def table(number: int) -> None:
     """Print the table of a draw in Markdown, and the sums."""
     reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
-    lines = {(line["mutant"], line["detector"]): line for line in read(LOG)}
+    lines = {(line["mutant"], line["detector"]): line for line in (*read(log_of(TESTED)), *read(LOG))}
     aside = tomllib.loads(SET_ASIDE.read_text()) if SET_ASIDE.exists() else {}
-    names = [name for name in (*DETECTORS, SOAK) if name in reached or any(detector == name for _, detector in lines)]
+    ours = [name for name in (*DETECTORS, SOAK) if name in reached or any(detector == name for _, detector in lines)]
+    names = [*ours, UNIT_TESTS]
     print(f"| Mutant | Change | {' | '.join(names)} |\n|{'---|' * (len(names) + 2)}")
     sums: Counter[str] = Counter()
     for point in draw(number):
-        cells, of_mutant = [], [lines[point.mutant, name] for name in names if (point.mutant, name) in lines]
+        cells, of_mutant = [], [lines[point.mutant, name] for name in ours if (point.mutant, name) in lines]
         for name in names:
             line = lines.get((point.mutant, name))
             if line is None:
