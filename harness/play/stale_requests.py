@@ -94,12 +94,13 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     yield stale("a batch of a fenced producer", leader, write(fenced, 1))
     yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
     yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
+    known = valid(leader, describe_producers([PARTITION]))[PARTITION]
+    if isinstance(known, str):
+        raise HarnessError(f"DescribeProducers of {TOPIC}-0: {known}")
+    (epoch,) = (it.coordinator_epoch for it in known if it.producer_id == producer.producer_id)
     if valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
-        known = valid(leader, describe_producers([PARTITION]))[PARTITION]
-        if isinstance(known, str):
-            raise HarnessError(f"DescribeProducers of {TOPIC}-0: {known}")
-        (epoch,) = (it.coordinator_epoch for it in known if it.producer_id == producer.producer_id)
         yield stale("a marker of the transaction before", leader, abort(producer, epoch, STRICT))
+    yield stale("a marker of a fenced producer in a transaction", leader, abort(fenced, epoch))
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
