@@ -95,12 +95,14 @@ def find_active_controller() -> Request[int | None]:
     return request(DescribeQuorumRequest, 0, decode, topics=topics)
 
 
-def find_coordinator(transactional_id: str) -> Request[Address]:
-    """Return a transactional id's coordinator, or raise `RetriableError`. Creates a missing ``__transaction_state``."""
+def find_coordinator(key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Request[Address]:
+    """Return the coordinator of a transactional id, or of a group. Raises `RetriableError` where none is known yet.
+
+    Creates a missing ``__transaction_state`` or ``__consumer_offsets``.
+    """
 
     def decode(answer: Any) -> Address:
-        raise_for_errors(answer, f"the coordinator of {transactional_id}")
+        raise_for_errors(answer, f"the coordinator of {key}")
         return Address(answer.host, answer.port)
 
-    kind = CoordinatorType.TRANSACTION
-    return request(FindCoordinatorRequest, 3, decode, key=transactional_id, key_type=kind)
+    return request(FindCoordinatorRequest, 3, decode, key=key, key_type=kind)

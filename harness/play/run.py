@@ -166,7 +166,7 @@ def _send_stale_requests(plan: RunPlan, cluster: Cluster, manifest: Manifest) ->
     if plan.nemesis.name != NO_FAULT or plan.target.system != KAFKA or plan.is_served:
         return
     try:
-        manifest.content["accepted_requests"] = accepted_stale_requests(cluster)
+        manifest.content["accepted_requests"] = accepted_stale_requests(cluster, has_groups=bool(groups_of(plan)))
         delete_records_of_requests(cluster)
     except RefusedError as error:
         operation = f"{STALE_REQUESTS}, a valid request: {error}"

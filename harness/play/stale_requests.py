@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
+from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from harness.broker_files.segments.encode import encode_batch
@@ -19,7 +20,9 @@ from harness.judge.run_verdict import LONGEST_SILENCE_S, STALLED_S
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import (
     ProducerIdentity,
+    add_offsets,
     add_partition,
+    commit_in_transaction,
     end_transaction,
     init_producer_id,
     produce,
@@ -32,9 +35,8 @@ from harness.kafka_api.topics import delete_records
 from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction, describe_producers
 
 TOPIC: Final = "stale-requests"
+"""Also the name of the transactional id and of the group."""
 PARTITION: Final = (TOPIC, 0)
-PRODUCER: Final = TOPIC
-"""The transactional id."""
 LATEST, FENCED = 2**31 - 1, -1
 """Epochs of coordinators."""
 TIMEOUT_MS: Final = 600_000
@@ -45,16 +47,18 @@ T = TypeVar("T")
 Where = Callable[[], Address]
 
 
-def accepted_stale_requests(cluster: Cluster) -> list[str]:
+def accepted_stale_requests(cluster: Cluster, *, has_groups: bool) -> list[str]:
     """Send each stale request once, to the topic `TOPIC`, and return the accepted requests.
+
+    ``has_groups``: whether a valid transaction also commits an offset of a group.
 
     Raises `RefusedError` where a broker refuses a valid request, else `HarnessError` and OSError where one fails.
     """
     cluster.admin.create_topics({PARTITION: cluster.brokers}, {})
-    return [request for request, is_accepted in _answers(cluster) if is_accepted]
+    return [request for request, is_accepted in _answers(cluster, has_groups=has_groups) if is_accepted]
 
 
-def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
+def _answers(cluster: Cluster, *, has_groups: bool) -> Iterator[tuple[str, bool]]:
     valid, leader, coordinator = partial(_valid, cluster), partial(_leader, cluster), partial(_coordinator, cluster)
 
     def write(producer: ProducerIdentity, sequence: int) -> Request[None]:
@@ -81,14 +85,14 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     valid(leader, write(plain, 0))
     yield "a batch for the second time", valid(leader, list_log_ends([PARTITION])) != end
 
-    fenced = valid(coordinator, init_producer_id(PRODUCER, TIMEOUT_MS))
+    fenced = valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
     yield stale("a batch without a transaction", leader, write(fenced, 0))
     yield stale("the end of a transaction that did not begin", coordinator, end_transaction(fenced, is_commit=True))
     valid(coordinator, add_partition(fenced, PARTITION))
     valid(leader, write(fenced, 0))
     commit(fenced)
     yield stale("a batch after the end of its transaction", leader, write(fenced, 1))
-    producer = valid(coordinator, init_producer_id(PRODUCER, TIMEOUT_MS))
+    producer = valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
     valid(coordinator, add_partition(producer, PARTITION))
     valid(leader, write(producer, 0))
     yield stale("a batch of a fenced producer", leader, write(fenced, 1))
@@ -101,6 +105,10 @@ def _answers(cluster: Cluster) -> Iterator[tuple[str, bool]]:
     if valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
         yield stale("a marker of the transaction before", leader, abort(producer, epoch, STRICT))
     yield stale("a marker of a fenced producer in a transaction", leader, abort(fenced, epoch))
+    if has_groups:
+        valid(coordinator, add_offsets(producer, TOPIC))
+        of_group = partial(_coordinator, cluster, CoordinatorType.GROUP)
+        valid(of_group, commit_in_transaction(producer, TOPIC, {PARTITION: 1}))
     commit(producer)
     yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
     yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
@@ -151,8 +159,8 @@ def _leader(cluster: Cluster) -> Address:
     return cluster.runtime.address(cluster.brokers[0])
 
 
-def _coordinator(cluster: Cluster) -> Address:
-    return _valid(cluster, partial(_leader, cluster), find_coordinator(PRODUCER))
+def _coordinator(cluster: Cluster, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Address:
+    return _valid(cluster, partial(_leader, cluster), find_coordinator(TOPIC, kind))
 
 
 def _valid(cluster: Cluster, where: Where, request: Request[T]) -> T:

@@ -339,6 +339,18 @@ def test_a_state_that_no_outcome_leads_to_is_wrong_and_nobody_knows_what_was_wri
     assert compare(plain((False, 0)), {(1, TP): stored(VALUE, data(1, 1, "k"))}).unknown_keys == {(TP, "k")}
 
 
+def test_a_replica_shows_what_no_broker_acknowledged() -> None:
+    """Found by a soak on 4.4.0: one replica has the tombstone, another one has removed it, the third has neither."""
+    log, tombstone = plain((False, 0), (True, None)), data(2, 3, "k", deletes=True)
+    truth = compare(log, {(1, TP): ReplicaLog(), (2, TP): stored(tombstone), (3, TP): VALUE_ALONE})
+    assert (truth.unknown_keys, names_of(RoundEvidence(truth))) == (set(), [{"tombstone-divergence"}])
+    assert judge(truth, finding(3)) == RIGHT
+    truth = compare(
+        plain((False, 0), (False, 1), (True, None)), {(1, TP): VALUE_ALONE, (2, TP): stored(data(2, 1, "k"))}
+    )
+    assert names_of(RoundEvidence(truth)) == [{UNEXPLAINED}], "the last value has not been deleted"
+
+
 def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
     save_client_log(log, tmp_path / "clients.json")
@@ -377,6 +389,7 @@ DELETED, UNANSWERED = plain((False, 0), (True, 1)), plain((False, 0), (True, 1),
         (DELETED, [AGAIN], set()),
         (UNANSWERED, [VALUE], {"tombstone-divergence"}),
         (UNANSWERED, [data(3, 2, "k")], set()),
+        (plain((False, 0), (False, 1), (True, None)), [VALUE], {"tombstone-divergence"}),
         # A value that is lost, unless a delete without an acknowledgement was written.
         (plain((False, 0)), [], {UNEXPLAINED}),
         (plain((False, 0), (True, None)), [], set()),

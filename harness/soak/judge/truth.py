@@ -6,7 +6,7 @@ only one of both judges has is worth a look.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from harness.kafka_api import TopicPartition
@@ -38,7 +38,7 @@ class Wrong:
     ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
     ``counts_aborted``: aborted transactions whose records would make it of the key. ``leaves_out_last``: it is what the
     key would be without its last committed record. ``is_deleted``: the last record of the key that clients know to be
-    committed is a delete; one of which they know nothing may be later.
+    committed is a delete, and one of which they know nothing may be later; or such a delete has removed it everywhere.
     """
 
     kind: str
@@ -117,6 +117,7 @@ class _KeyTruth(NamedTuple):
 
 def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()) -> Truth:
     """Compare every replica with the history of clients. ``with_retention``: topics whose log starts may move."""
+    log = _located(log, replicas)
     at = {(write.place, write.offset): write for write in log.writes.values() if write.offset is not None}
     for (_, tp), replica in replicas.items():
         at |= {(tp, r.offset): log.writes[r.write] for r in replica.records if r.write in log.writes}
@@ -131,6 +132,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
     for (tp, key), writes in sorted(by_key.items()):
         states[tp][key] = _key_truth(log, writes, offsets)
+    remaining = {(tp, record.offset) for (_, tp), replica in replicas.items() for record in replica.records}
     markers: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
     stale_markers: dict[TopicPartition, frozenset[int]] = defaultdict(frozenset)
     for (_, tp), replica in replicas.items():
@@ -144,7 +146,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
             (broker, tp): (
                 *_wrong_records(log, tp, replica, at),
                 *_wrong_log(log, tp, replica, has_retention=tp[0] in with_retention),
-                *_wrong_states(states.get(tp, {}), replica),
+                *_wrong_states(states.get(tp, {}), replica, {offset for place, offset in remaining if place == tp}),
             )
             for (broker, tp), replica in replicas.items()
         },
@@ -162,6 +164,16 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
         markers=markers,
         stale_markers=stale_markers,
     )
+
+
+def _located(log: ClientLog, replicas: Mapping[Replica, ReplicaLog]) -> ClientLog:
+    """Return the log with the offsets of writes that no broker acknowledged, but that a replica has."""
+    writes = dict(log.writes)
+    for replica in replicas.values():
+        for record in replica.records:
+            if record.write in writes and writes[record.write].offset is None:
+                writes[record.write] = replace(writes[record.write], offset=record.offset)
+    return replace(log, writes=writes)
 
 
 def _repeated(log: ClientLog, replicas: Mapping[Replica, ReplicaLog]) -> Iterator[int]:
@@ -249,11 +261,15 @@ def _wrong_log(log: ClientLog, tp: TopicPartition, replica: ReplicaLog, *, has_r
         yield Wrong(LOG_START, "", str(replica.log_start), f"at most {asked}", replica.log_start)
 
 
-def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog) -> Iterator[Wrong]:
+def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog, remaining: Collection[int]) -> Iterator[Wrong]:
+    """Yield the keys with a wrong final state. ``remaining``: the offsets of records that some replica still has."""
     final = final_state(replica.records)
     for key, truth in states.items():
         here = final.get(key)
         allowed = {state for possible in truth.possible for state in possible.from_start(replica.log_start)}
+        # Only a later delete removes the last known value from every replica.
+        last = {possible.offset for possible in truth.possible} - {None}
+        is_gone = None in allowed and bool(last) and last.isdisjoint(remaining)
         if here not in allowed:
             (due, *others) = sorted({possible.transaction or 0 for possible in truth.possible})
             yield Wrong(
@@ -264,7 +280,7 @@ def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog) -> Itera
                 due=None if others else due,
                 counts_aborted=tuple(sorted(transaction for state, transaction in truth.aborted if state == here)),
                 leaves_out_last=here == truth.before,
-                is_deleted=truth.is_deleted,
+                is_deleted=truth.is_deleted or is_gone,
             )
 
 
