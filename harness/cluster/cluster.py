@@ -107,6 +107,16 @@ class Cluster:
                 differing.append(f"{topic}-{number}: {by_broker}")
         return differing
 
+    def out_of_isr(self) -> list[tuple[int, TopicPartition]]:
+        """Return each broker and partition whose replica is out of the ISR. Raises `HarnessError` and OSError."""
+        states = self.control.states(self.topics)
+        return [
+            (broker, tp)
+            for tp, brokers in self.replicas.items()
+            for broker in brokers
+            if tp not in states or broker not in states[tp].isr
+        ]
+
     def registered(self) -> set[int]:
         """Return the registered brokers; none while no broker answers."""
         with suppress(HarnessError):

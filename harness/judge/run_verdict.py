@@ -78,7 +78,7 @@ def assemble(
     trusted.extend(_violated_everywhere(guarantee_results, replicas, {finding.place for finding in trusted}))
     if protection is None and not manifest.get("coordination"):
         trusted.extend(_unremoved(manifest, results.exposure, absent))
-        trusted.extend(_stalled(manifest.get("stall")))
+        trusted.extend(stalled(manifest.get("stall")))
         trusted.extend(_refused(manifest))
         trusted.extend(_accepted(manifest))
     findings = tuple(sorted(trusted, key=position))
@@ -219,15 +219,15 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
                 yield finding_about(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
 
 
-def _stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
+def stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Yield ``stalled-replica`` for a replica that did not get what Kafka writes to it within milliseconds.
 
-    ``stall``: broker, topic and partition of the replica, ``waited_s`` and ``awaited``. No fault had been
-    injected. The machine was not too slow: no broker took longer than ``longest_silence_s`` until its next answer.
+    ``stall``: broker, topic and partition of the replica, ``waited_s`` and ``awaited``. No fault was
+    active. The machine was not too slow: no broker took longer than ``longest_silence_s`` until its next answer.
     """
     if stall and stall["waited_s"] >= STALLED_S and stall["longest_silence_s"] <= LONGEST_SILENCE_S:
         place, brokers = (stall["topic"], stall["partition"]), [stall["broker"]]
-        text = f"{stall['awaited']}; no fault was injected, and every broker answered all the time"
+        text = f"{stall['awaited']}; no fault was active, and every broker answered all the time"
         witness = {name: stall[name] for name in ("waited_s", "longest_silence_s")}
         yield finding_about("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)
 

@@ -6,6 +6,8 @@ from harness.clients import OPERATION_TIMEOUT_S
 from harness.clients.recorded import OperationFailedError
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
+from harness.judge.run_verdict import STALLED_S
+from harness.kafka_api import TopicPartition
 
 
 def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object]:
@@ -32,3 +34,33 @@ def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object
         return {}
     refusal = {"process": cause.process, "error": cause.refusal, "operation": str(cause)}
     return {"refusal": {**refusal, "longest_silence_s": longest_silence_s(OPERATION_TIMEOUT_S)}}
+
+
+def stalled_replica(cluster: Cluster, waited_s: float) -> Mapping[str, object] | None:
+    """Return ``stall`` for a replica that stays out of the ISR without a fault for `STALLED_S`; None where none does.
+
+    ``waited_s``: how long it was waited for before.
+    """
+    out: list[tuple[int, TopicPartition]] = []
+    took_s = [0.0]
+
+    def is_back() -> bool:
+        for broker in cluster.brokers:
+            began_s = cluster.clock.now_s()
+            try:
+                cluster.read(broker, [tp for tp, brokers in cluster.replicas.items() if broker in brokers])
+            finally:
+                took_s.append(cluster.clock.now_s() - began_s)
+        out[:] = cluster.out_of_isr()
+        return not out
+
+    try:
+        cluster.wait(is_back, "every replica to be in the ISR", STALLED_S)
+    except WaitTimeoutError:
+        if out:
+            broker, (topic, partition) = out[0]
+            waited_s += STALLED_S
+            awaited = f"waited {waited_s:.0f} s for broker {broker} to be in the ISR of {topic}-{partition}"
+            facts = {"broker": broker, "topic": topic, "partition": partition, "waited_s": waited_s, "awaited": awaited}
+            return {**facts, "longest_silence_s": round(max(took_s), 3)}
+    return None

@@ -137,7 +137,7 @@ def test_a_replica_that_gets_nothing_while_every_broker_answers_has_stalled() ->
     (actual,) = result["findings"]
     assert (actual["broker"], actual["topic"], actual["partition"], actual["effect"]) == (3, "stuck-lso", 0, "visible")
     assert actual["witness"] == {"waited_s": 30.0, "longest_silence_s": 0.4, "brokers": [3]}
-    assert actual["explanation"] == "timed out; no fault was injected, and every broker answered all the time"
+    assert actual["explanation"] == "timed out; no fault was active, and every broker answered all the time"
 
 
 REFUSAL = {

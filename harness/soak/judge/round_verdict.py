@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
@@ -18,8 +18,10 @@ from harness.escape import to_json as json_text
 from harness.json_codec import to_json
 from harness.judge.finding import Finding
 from harness.judge.guarantees import GuaranteeResult
+from harness.judge.run_verdict import stalled
 from harness.judge.verdict import (
     AUDIT,
+    BROKER,
     CHECKERS,
     CLIENTS,
     UNKNOWN,
@@ -75,6 +77,19 @@ def unjudged(reason: str) -> RoundVerdict:
 
 def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Collection[str] = ()) -> RoundVerdict:
     """Return the verdict on a round. ``expected``: names of tolerated findings; these are listed, and no anomaly."""
+    for stall in stalled(played.stall):
+        finding = RoundFinding(
+            anomaly=stall.anomaly,
+            broker=stall.broker,
+            topic=stall.topic,
+            partition=stall.partition,
+            count=1,
+            found_by=(BROKER,),
+            explanation=stall.explanation,
+            witness=stall.witness,
+        )
+        verdict, reason = decide([str(finding)], [], "")
+        return replace(unjudged(reason), verdict=verdict, findings=(finding,))
     if played.failure is not None or results is None:
         return unjudged(f"the round did not go to its end: {played.failure}")
     evidence, checked, groups, gates = results.evidence, results.checked, results.groups, results.gates

@@ -16,6 +16,7 @@ from harness.cluster.routines import at_once
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Stages
 from harness.judge.finding import name_of
+from harness.play.failures import stalled_replica
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS, RunFolder
 from harness.schedules.generators import Generator, Situation
@@ -47,12 +48,24 @@ CLOSE_S: Final = 90.0
 """A client that closes may first wait for an end, then for a new start, each for as long as its library does."""
 
 
+class StalledError(HarnessError):
+    """A replica does not come back into the ISR after all faults have ended; ``stall``: `stalled_replica`."""
+
+    def __init__(self, text: str, stall: Mapping[str, object]) -> None:
+        super().__init__(text)
+        self.stall = stall
+
+
 @dataclass(frozen=True)
 class PlayedRound:
-    """A round that was played, with its times. ``failure``: why it ended early. ``took_s``: real seconds by phase."""
+    """A round that was played, with its times. ``failure``: why it ended early. ``took_s``: real seconds by phase.
+
+    ``stall``: the replica that it ended for, see `harness.play.failures`.
+    """
 
     schedule: Schedule
     failure: str | None = None
+    stall: Mapping[str, Any] | None = None
     took_s: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -63,7 +76,8 @@ class PlayedRound:
 
 def write_round(path: Path, played: PlayedRound) -> None:
     """Write the schedule of a round, and how it was played. Raises `UsageError` where that cannot be."""
-    write_schedule(path, played.schedule, {"failure": played.failure, "took_s": dict(played.took_s)})
+    outcome = {"failure": played.failure, "stall": played.stall, "took_s": dict(played.took_s)}
+    write_schedule(path, played.schedule, outcome)
 
 
 def read_round(path: Path) -> Schedule:
@@ -84,22 +98,23 @@ def read_played(path: Path) -> PlayedRound:
     content = read_content(path)
     try:
         took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
-        return PlayedRound(read_round(path), content["failure"], took_s)
+        return PlayedRound(read_round(path), content["failure"], content.get("stall"), took_s)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"{path} does not say how its round was played: {error!r}") from error
 
 
 def play_round(rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
     """Play a round, and take its evidence; an error is its ``failure``. Raises `UsageError` for impossible topics."""
-    phases, steps, failure = Stages(time.monotonic), list[Step](), None
+    phases, steps, failure, stall = Stages(time.monotonic), list[Step](), None, None
     try:
         _play(rig, plan, generator, folder, phases, steps)
     except UsageError:
         raise
     except (HarnessError, OSError) as error:
         failure = str(error)
+        stall = error.stall if isinstance(error, StalledError) else None
     phases.end()
-    return PlayedRound(Schedule(tuple(steps), target=rig.setup.target.name, plan=plan), failure, phases.took_s)
+    return PlayedRound(Schedule(tuple(steps), target=rig.setup.target.name, plan=plan), failure, stall, phases.took_s)
 
 
 def _play(  # noqa: PLR0917
@@ -150,7 +165,7 @@ def _play(  # noqa: PLR0917
             phases.begin("take logs")
             snapshot.take(cluster, folder, AFTER_REJOIN)
             take_internal(rig, cluster, folder, steps, sizes)
-        except UsageError:
+        except (UsageError, StalledError):
             raise
         except (HarnessError, OSError) as error:
             raise HarnessError(f"{error}{_out_of_isr(cluster)}") from error
@@ -168,13 +183,7 @@ def _play(  # noqa: PLR0917
 def _out_of_isr(cluster: Cluster) -> str:
     """Return which replicas are out of the ISR, in words; nothing where none is, or nobody answers."""
     with suppress(HarnessError, OSError):
-        states = cluster.control.states(cluster.topics)
-        out = [
-            f"broker {broker} of {name_of(tp)}"
-            for tp, brokers in cluster.replicas.items()
-            for broker in brokers
-            if tp not in states or broker not in states[tp].isr
-        ]
+        out = [f"broker {broker} of {name_of(tp)}" for broker, tp in cluster.out_of_isr()]
         return f"; out of the ISR: {', '.join(out[:MOST_NAMED])} ({len(out)} replicas)" if out else ""
     return ""
 
@@ -218,7 +227,12 @@ def _settle(
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
     cluster.checks.append(filler.routine.raise_if_failed)
     cluster.wait_registered(admins.plan.brokers)
-    cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
+    try:
+        cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
+    except WaitTimeoutError as error:
+        if stall := stalled_replica(cluster, PLACED_S):
+            raise StalledError(f"{error}{_out_of_isr(cluster)}", stall) from error
+        raise
     phases.begin("close transactions")
     at_once(cluster, {f"client {client.client.name}": client.close for client in clients}, CLOSE_S)
     with suppress(WaitTimeoutError):
