@@ -6,14 +6,14 @@ from pathlib import Path
 
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import Agent, build_agent, parts
+from harness.protect.gate.build import GATE, Agent, AgentSource, build_agent, parts
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
 
-def agent() -> Agent:
-    """Return the agent of this checkout."""
-    return build_agent(find_java(), lambda _done, _total: None)
+def agent(source: AgentSource = GATE) -> Agent:
+    """Return the agent of this checkout that these sources are of: the gate's, unless given."""
+    return build_agent(find_java(), lambda _done, _total: None, source)
 
 
 def classpath_of(target: str) -> str:
@@ -29,10 +29,15 @@ def compile_java(classes: Path, *sources: Path, libraries: str | None = None) ->
 
 
 def run_java(
-    main_class: str, classpath: str, *, flags: tuple[str, ...] = (), given: str = ""
+    main_class: str,
+    classpath: str,
+    *arguments: Path,
+    java: Path | None = None,
+    flags: tuple[str, ...] = (),
+    given: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run a main class with that class path; its exit code is not looked at."""
     return subprocess.run(
-        [find_java().path, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, main_class], input=given,
-        capture_output=True, text=True, check=False,
+        [java or find_java().path, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, main_class, *arguments],
+        input=given, capture_output=True, text=True, check=False,
     )  # fmt: skip

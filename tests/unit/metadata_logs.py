@@ -57,6 +57,11 @@ def topic(name: str, generation: int = 0) -> Written:
     return Written(RecordType.TOPIC, 0, {"name": name, "topic_id": topic_uuid(name, generation)})
 
 
+def config(owner: str, value: str | None, name: str = "cleanup.policy", kind: int = 2) -> Written:
+    """Return the record of a setting, by default the cleanup policy of a topic; None: of its deletion."""
+    return Written(RecordType.CONFIG, 0, {"resource_type": kind, "resource_name": owner, "name": name, "value": value})
+
+
 def remove_topic(name: str, generation: int = 0) -> Written:
     return Written(RecordType.REMOVE_TOPIC, 0, {"topic_id": topic_uuid(name, generation)})
 

@@ -1,11 +1,15 @@
-"""Plugins as an installer leaves them: packages with metadata, in a folder of Python's path."""
+"""Plugins as an installer leaves them: packages with metadata, in a folder of Python's path; and code run there."""
 
+import os
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plugin"
+RUN_S = 120
 
 
 def install(folder: Path, distribution: str, entry_points: Mapping[str, Mapping[str, str]]) -> None:
@@ -25,3 +29,12 @@ def install_example(folder: Path) -> None:
     entries = {name.removeprefix("compaction_harness."): of for name, of in project["entry-points"].items()}
     shutil.copytree(EXAMPLE / "example_plugin", folder / "example_plugin")
     install(folder, project["name"], entries)
+
+
+def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a folder that is the first one of Python's path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S,
+        check=False,
+    )  # fmt: skip

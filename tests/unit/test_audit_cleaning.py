@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from copied import copy, segment_name, write_copies
 from literal import TOPIC, put
-from metadata_logs import Written, topic, write_metadata_log
+from metadata_logs import Written, config, topic, write_metadata_log
 
 from harness.audit.cleaning import ACTIVE, STABLE, YOUNG, Cleaning, TimedSegment, cleaning, problem_of, uncleaned_notes
 from harness.audit.removal_settings import RemovalSettings
 from harness.broker_files.copies.copies import find_copies
-from harness.broker_files.metadata_log.copy import RecordType
 
 HOUR_MS = 3_600_000
 SEGMENTS = [TimedSegment(100 * n, 1000, HOUR_MS * (n + 1)) for n in range(5)]
@@ -87,11 +86,7 @@ def notes(top: Path, *settings: Written, checkpoint: str | None, hours: int = 1,
     return list(uncleaned_notes(copies, [{"broker": 1, "topic": TOPIC, "partition": 0, "stable_end": stable}]))
 
 
-def own(name: str, value: str) -> Written:
-    return Written(RecordType.CONFIG, 0, {"resource_type": 2, "resource_name": TOPIC, "name": name, "value": value})
-
-
-COMPACT, RATIO = own("cleanup.policy", "compact"), own("min.cleanable.dirty.ratio", "0.3")
+COMPACT, RATIO = config(TOPIC, "compact"), config(TOPIC, "0.3", "min.cleanable.dirty.ratio")
 NEVER, AT_10 = "0\n0\n", f"0\n1\n{TOPIC} 0 10\n"
 
 
@@ -111,7 +106,7 @@ def test_a_copy_with_its_settings_shows_a_partition_that_is_not_cleaned(tmp_path
         ((COMPACT, RATIO), None, 1),  # a partition's folder alone: nothing is known
         ((COMPACT,), AT_10, 1),  # the broker's ratio is unknown, and three quarters are not beyond every ratio
         ((RATIO,), AT_10, 1),  # no longer compacted
-        ((COMPACT, own("min.cleanable.dirty.ratio", "1")), NEVER, 1),  # paused, as by a guard
+        ((COMPACT, config(TOPIC, "1", "min.cleanable.dirty.ratio")), NEVER, 1),  # paused, as by a guard
         ((), AT_10, 1),
         ((), NEVER, 1),  # nothing shows that the topic is compacted
     ],

@@ -5,20 +5,14 @@ from pathlib import Path
 
 import pytest
 from copied import segment_name
-from metadata_logs import Written, remove_topic, topic, write_metadata_log
+from metadata_logs import config, remove_topic, topic, write_metadata_log
 
 from harness.audit.judge_copies import shell_of
 from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, Copies, find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.broker_files.metadata_log.copy import RecordType
 from harness.errors import UsageError
 
 TOPICS = ("own", "policy", "delete", "cleaned", "plain", "__consumer_offsets")
-
-
-def config(topic: str, value: str | None, name: str = "cleanup.policy", kind: int = 2) -> Written:
-    """Return the record of a setting, by default the cleanup policy of a topic; None: of its deletion."""
-    return Written(RecordType.CONFIG, 0, {"resource_type": kind, "resource_name": topic, "name": name, "value": value})
 
 
 def test_without_a_topic_what_is_known_to_be_compacted_is_compared(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """The functions for other programs, and the plugin of pytest, without a broker."""
 
 import json
-import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -12,6 +10,7 @@ from typing import Any, get_type_hints
 import click
 import pytest
 from fakes.cluster import RecordedCluster, recorded_cluster
+from plugged import python
 
 import harness
 from harness.api import clusters, commands, pytest_plugin
@@ -27,17 +26,8 @@ from harness.targets import find_target
 ROOT = Path(__file__).resolve().parents[2]
 OF_THE_TERMINAL = {"help", "quiet", "verbose", "format"}
 OF_FILES = {"output", "junit", "html", "results"}
-RUN_S = 120
 LOADED = "import sys\nbefore = set(sys.modules)\nimport %s\nprint(*sorted(set(sys.modules) - before))"
 """Prints the modules that an import loads."""
-
-
-def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S,
-        check=False,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,17 @@
 
 import json
 import logging
-import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from plugged import install, install_example
+from plugged import install, install_example, python
 
 from harness.judge.check import judge_run
 from harness.judge.run_verdict import Results
 from harness.plugins import BUILT_IN, PluginGroup, Registry
 from harness.run_folder.store import RunFolder
-
-RUN_S = 120
 
 
 @dataclass(frozen=True)
@@ -87,13 +83,6 @@ def test_of_two_plugins_with_a_name_one_is_left_out(site: Path) -> None:
     loaded, left_out = group().plugins
     assert {loaded.origin, left_out.origin} == {"acme-things 1.0", "more-things 1.0"}
     assert left_out.problem == f"{loaded.origin} offers that name, too"
-
-
-def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
-    )
 
 
 LISTS = """

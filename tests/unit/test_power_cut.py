@@ -1,17 +1,15 @@
 """The effect of a power failure on a broker's files, and the notes of an agent in a JVM about synced files."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from java_cases import classpath_of, compile_java
+from java_cases import agent, classpath_of, compile_java, run_java
 
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.host.java import find_java
-from harness.protect.gate.build import Agent, build_agent
 from harness.runtimes import power
 from harness.runtimes.power import Cut, LostRecords, cut_unsynced, find_unsynced
 
@@ -153,17 +151,6 @@ JAVAS = sorted({path.resolve() for path in _PATHS if path.exists()})
 """Before JDK 21, another class syncs files."""
 
 
-def agent() -> Agent:
-    return build_agent(find_java(), lambda _done, _total: None, power.SYNC_NOTES)
-
-
-def run(java: Path, classpath: str, *arguments: str | Path, flags: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [java, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 @pytest.mark.parametrize("java", JAVAS, ids=lambda path: path.parts[-3])
 def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> None:
@@ -175,7 +162,7 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
     (data / EMPTY).write_bytes(b"before")
     power.begin_notes(log, data)
     classpath = os.pathsep.join([str(tmp_path / "classes"), classpath_of(target)])
-    done = run(java, classpath, "Writes", data, flags=[agent().flag(f"{log}={data}")])
+    done = run_java("Writes", classpath, data, java=java, flags=(agent(power.SYNC_NOTES).flag(f"{log}={data}"),))
     assert done.returncode == 0, done.stderr
     assert power.read_synced(log.read_text()) == {
         EMPTY: 6, "t-0/0.log": 100, "t-0/truncated.log": 40, "checkpoint": 20, "t-0/5.log.swap": 65,
@@ -187,11 +174,12 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
 def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> None:
     """Kafka's classes are absent here, so their calls are not noted."""
     compile_java(tmp_path, CASES / "Writes.java")
-    done = run(find_java().path, str(tmp_path), "Writes", tmp_path, flags=[agent().flag(f"{tmp_path}/log={tmp_path}")])
+    flag = agent(power.SYNC_NOTES).flag(f"{tmp_path}/log={tmp_path}")
+    done = run_java("Writes", str(tmp_path), tmp_path, flags=(flag,))
     assert done.returncode == 1
     assert "sync-notes: not installed: java.lang.ClassNotFoundException: org.apache.kafka" in done.stderr
     assert not (tmp_path / "t-0").exists()
 
 
 def test_the_gate_is_another_jar() -> None:
-    assert build_agent(find_java(), lambda _done, _total: None).jar.name != agent().jar.name
+    assert agent().jar.name != agent(power.SYNC_NOTES).jar.name
