@@ -24,17 +24,14 @@ def fake(**delays: Any) -> FakeCluster:
     return FakeCluster({TOPIC: Placement().replicas(0)}, admin=DelayedAdmin(**delays))
 
 
-def test_a_commit_is_awaited_until_its_markers_are_written_and_observed() -> None:
-    subject = fake(ending_until_s=5)
-    subject.observer.lag_s = 3
+@pytest.mark.parametrize(("delays", "lag_s", "ends_s"), [({"ending_until_s": 5}, 3, 8), ({"silent_until_s": 4}, 0, 4)])
+def test_markers_of_a_commit_are_awaited_until_observed_and_a_silent_broker_is_asked_again(
+    delays: dict[str, int], lag_s: int, ends_s: int
+) -> None:
+    subject = fake(**delays)
+    subject.observer.lag_s = lag_s
     subject.wait_replicated("all of it")
-    assert subject.clock.now >= 5 + 3
-
-
-def test_a_silent_broker_is_asked_again() -> None:
-    subject = fake(silent_until_s=4)
-    subject.wait_replicated("all of it")
-    assert subject.clock.now >= 4
+    assert subject.clock.now >= ends_s
 
 
 @pytest.mark.parametrize(

@@ -66,18 +66,16 @@ def test_a_network_is_removed_by_its_run_id(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize("refused", ["type bridge", "address add", "netns add ch-run-2", "type veth", "lo up"])
-def test_an_incomplete_network_is_removed_after_a_failure(host: FakeHost, refused: str) -> None:
+def test_an_incomplete_network_is_removed_after_a_failure_and_after_an_interruption(
+    host: FakeHost, refused: str
+) -> None:
     host.refused = refused
-    with pytest.raises(UsageError, match=r"no network of namespaces can be made: `ip .*`: Operation not permitted"):
-        create_network("run", (1, 2, 3))
-    assert host.state == (set(), set())
-
-
-def test_an_incomplete_network_is_removed_after_an_interruption(host: FakeHost) -> None:
-    host.refused, host.error = "netns add ch-run-2", KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt):
-        create_network("run", (1, 2, 3))
-    assert host.state == (set(), set())
+    words = "`ip .*`: Operation not permitted"
+    failure, interruption = (UsageError, f"no network of namespaces can be made: {words}"), (KeyboardInterrupt, words)
+    for host.error, (raised, says) in ((HarnessError, failure), (KeyboardInterrupt, interruption)):
+        with pytest.raises(raised, match=says):
+            create_network("run", (1, 2, 3))
+        assert host.state == (set(), set())
 
 
 def test_an_existing_network_is_not_changed(host: FakeHost) -> None:

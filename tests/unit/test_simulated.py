@@ -120,14 +120,11 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
         ({"client": "nobody"}, "unknown client 'nobody'"),
         ({"topic_settings": {"segment.ms": "soon"}}, "segment.ms takes a whole number of 64 bits"),
         ({"broker_settings": {"num.io.threads": "1"}}, "broker.num.io.threads: simulated brokers know no such setting"),
+        ({"target": "kafka-4.4", "runtime": "sim"}, r"--runtime sim: kafka-4\.4 does not run there; choose local"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
+    fields = {"target": "sim-kafka", "anomaly": "stuck-lso", "results": tmp_path, **options}
     with pytest.raises(UsageError, match=why):
-        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), FakeProgress(), command_line)
+        run(RunOptions(**fields), FakeProgress(), command_line)
     assert not list(tmp_path.iterdir())
-
-
-def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 does not run there; choose local"):
-        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), FakeProgress(), command_line)
