@@ -40,13 +40,9 @@ def records(block: Block, unpacked: Unpacked) -> Iterator[Record]:
     """Turn columns into the reference's records; headers are held against it in test_arrow."""
     data = unpacked.data.tobytes()
     for row in range(len(unpacked.offset)):
-        key, value = (
-            None if size < 0 else data[at : at + size]
-            for at, size in (
-                (int(unpacked.key_at[row]), int(unpacked.key_size[row])),
-                (int(unpacked.value_at[row]), int(unpacked.value_size[row])),
-            )
-        )
+        places = ((unpacked.key_at, unpacked.key_size), (unpacked.value_at, unpacked.value_size))
+        sizes = ((int(at[row]), int(size[row])) for at, size in places)
+        key, value = (None if size < 0 else data[at : at + size] for at, size in sizes)
         batch = block.batches[unpacked.batch[row]]
         offset = int(unpacked.offset[row])
         assert batch["base_offset"] <= offset <= batch["last_offset"]

@@ -100,19 +100,12 @@ def written(case: Case, folder: Path, run_id: str) -> Copies:
 
 def united(rows: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of all shares as rows of their cases."""
-    readings = [
-        CheckedReading(
-            (),
-            {
-                name: [
-                    {**row, "run": row["run"].rsplit(" ", 1)[0]} for row in table if row["run"].endswith(f" {s.number}")
-                ]
-                for name, table in rows.items()
-            },
-            {},
-        )
-        for s in SHARES
-    ]
+
+    def of_share(table: Sequence[Mapping[str, Any]], number: int) -> list[dict[str, Any]]:
+        return [{**row, "run": row["run"].rsplit(" ", 1)[0]} for row in table if row["run"].endswith(f" {number}")]
+
+    shares = [{name: of_share(table, share.number) for name, table in rows.items()} for share in SHARES]
+    readings = [CheckedReading((), of_one, {}) for of_one in shares]
     return {**of_all_keys(readings).rows, "raised": rows["raised"]}
 
 

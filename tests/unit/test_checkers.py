@@ -95,20 +95,20 @@ def of_brokers(kinds: Sequence[str], *facts: tuple[Any, ...]) -> dict[tuple[str,
     return {(kind, broker): expected for kind in kinds for broker, expected in enumerate(facts, 1)}
 
 
+KILLED, TOGETHER = "exposed by a kill", "kept together and removed together"
 EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = {
-    ("exposed by a kill", "payload_offset critical_offset"): (
+    (KILLED, "payload_offset critical_offset"): (
         of_brokers([TOMBSTONE], (0, 3), (0, 3), (0, 3)) | of_brokers([MARKER], (1, 4), (1, 4), (1, 4))
     ),
-    ("exposed by a kill", "had_payload has_payload held_critical held_after seen_there removed_at_ms"): of_brokers(
+    (KILLED, "had_payload has_payload held_critical held_after seen_there removed_at_ms"): of_brokers(
         BOTH,
         (False, False, False, False, True, 201),
         (True, True, False, False, False, None),
         (False, False, False, False, True, 203),
     ),
-    (
-        "exposed by a kill",
-        "log_end_before log_end_after high_watermark_after same_directory was_served passed",
-    ): of_brokers(BOTH, (7, 7, 7, True, True, False), (3, 7, 7, True, True, False), (7, 7, 7, True, True, False)),
+    (KILLED, "log_end_before log_end_after high_watermark_after same_directory was_served passed"): of_brokers(
+        BOTH, (7, 7, 7, True, True, False), (3, 7, 7, True, True, False), (7, 7, 7, True, True, False)
+    ),
     # The payload is the last record of its key before the outage.
     ("its key was written again during the outage", "payload_offset had_payload"): of_brokers(
         [TOMBSTONE], (1, False), (1, True)
@@ -130,13 +130,13 @@ EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = 
         (True, False, False, False, 902, False),
         (False, True, False, False, 903, True),
     ),
-    ("kept together and removed together", "had_payload held_critical held_after passed removed_at_ms"): of_brokers(
+    (TOGETHER, "had_payload held_critical held_after passed removed_at_ms"): of_brokers(
         BOTH, (True, True, False, False, 901), (True, False, False, False, 902), (True, True, False, False, 903)
     ),
-    ("kept together and removed together", "same_directory was_served log_end_after"): of_brokers(
+    (TOGETHER, "same_directory was_served log_end_after"): of_brokers(
         BOTH, (True, True, 7), (True, True, 7), (True, True, 7)
     ),
-    ("kept together and removed together", "cleaned_past"): (
+    (TOGETHER, "cleaned_past"): (
         of_brokers([TOMBSTONE], (True,), (False,), (True,)) | of_brokers([MARKER], (True,), (False,), (False,))
     ),
     ("the marker was never seen", "payload_offset critical_offset seen_there"): of_brokers(

@@ -121,14 +121,8 @@ def test_each_partition_has_its_own_cleaners() -> None:
     assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "anomaly"]
 
 
-STALL = {
-    "broker": 3,
-    "topic": "stuck-lso",
-    "partition": 0,
-    "waited_s": 30.0,
-    "longest_silence_s": 0.4,
-    "awaited": "timed out",
-}
+STALLED = {"broker": 3, "topic": "stuck-lso", "partition": 0}
+STALL = {**STALLED, "waited_s": 30.0, "longest_silence_s": 0.4, "awaited": "timed out"}
 
 
 def test_a_replica_that_gets_nothing_while_every_broker_answers_has_stalled() -> None:

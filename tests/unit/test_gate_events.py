@@ -20,6 +20,8 @@ ANEW_BY_THE_PATCH = (
 )
 WAITS = b"INFO Compaction of a.b_c-1-12 waits until all of its replicas are in sync (kafka.log.LogCleaner)\n"
 GOES_ON = b"INFO Compaction of a.b_c-1-12 goes on, as all of its replicas are in sync (kafka.log.LogCleaner)\n"
+HELD_ALL = b"compaction-gate: held-all time_ms=7 reason=old-image: compaction waits: the image is old (3600889 ms)\n"
+RELEASED_ALL = b"compaction-gate: released-all time_ms=9: compaction goes on, where no replica is missing\n"
 PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
 A_12 = {"broker": 3, "topic": "a.b_c-1", "partition": 12}
 
@@ -33,14 +35,8 @@ A_12 = {"broker": 3, "topic": "a.b_c-1", "partition": 12}
         (ANEW_BY_THE_PATCH, {**A_12, "event": "began-anew", "leader": 2, "dropped_up_to": 400}),
         (WAITS, {**A_12, "event": "held"}),
         (GOES_ON, {**A_12, "event": "released"}),
-        (
-            b"compaction-gate: held-all time_ms=7 reason=old-image: compaction waits: the image is old (3600889 ms)\n",
-            {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"},
-        ),
-        (
-            b"compaction-gate: released-all time_ms=9: compaction goes on, where no replica is missing\n",
-            {"broker": 3, "time_ms": 9, "event": "released-all"},
-        ),
+        (HELD_ALL, {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"}),
+        (RELEASED_ALL, {"broker": 3, "time_ms": 9, "event": "released-all"}),
         (b"compaction-gate: installed topics=orders-*\n", {"broker": 3, "event": "installed"}),
         (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
         (b"\xff\xfe\n", None),

@@ -159,18 +159,13 @@ OFFSET_CASES = [
 ]  # fmt: skip
 
 D = delete(1, "K", at_ms=50)
-tombstones_case = partial(
-    case,
-    TOMBSTONES,
-    settings=RETAINED,
-    wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-    after=everywhere(put(2, "x")),
-    seen=seen(D, gone_at_ms=200, log_end=3),
-)
+DELETED = (put(0, "K", at_ms=40), D, put(2, "x", at_ms=60))
+GONE = seen(D, gone_at_ms=200, log_end=3)
+tombstones_case = partial(case, TOMBSTONES, settings=RETAINED, wrote=DELETED, after=everywhere(put(2, "x")), seen=GONE)
 TOMBSTONE_CASES = [
     tombstones_case(
         "replicated when it was looked at again, and a value went, too", {1: 1}, Broken(1, 1, "at most 150 ms"),
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60), END), after=everywhere(END),
+        wrote=(*DELETED, END), after=everywhere(END),
         seen=(
             appeared(1, D, high_watermark=1), appeared(1, put(2, "x"), at_ms=150), removed(1, D, log_end=3),
             removed(1, put(2, "x"), log_end=3, at_ms=201)),

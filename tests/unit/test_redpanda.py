@@ -169,19 +169,19 @@ def test_open_transactions_are_not_reported() -> None:
     assert WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
 
 
-def segment() -> bytes:
-    batch = encode_batch(base_offset=0, records=[Record(0, 1000, b"K", b"V")])
-    fields = (0, len(batch), 0, RAFT_DATA, *KAFKA_HEADER.unpack_from(batch)[4:])
-    return HEADER.pack(*fields) + batch[61:]
+def stored_batch(batch: bytes, raft_offset: int) -> bytes:
+    fields = KAFKA_HEADER.unpack_from(batch)
+    return HEADER.pack(0, len(batch), raft_offset, RAFT_DATA, *fields[4:]) + batch[KAFKA_HEADER.size :]
 
 
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
 def test_files_are_moved_and_those_of_a_broker_that_is_down_converted(
     subject: Subject, tmp_path: Path, *, is_up: bool
 ) -> None:
-    (tmp_path / "0-1-v1.log").write_bytes(segment())
+    segment = stored_batch(encode_batch(base_offset=0, records=[Record(0, 1000, b"K", b"V")]), 0)
+    (tmp_path / "0-1-v1.log").write_bytes(segment)
     subject.control.file_logs(tmp_path, is_up=is_up)
-    assert (tmp_path / "redpanda" / "0-1-v1.log").read_bytes() == segment()
+    assert (tmp_path / "redpanda" / "0-1-v1.log").read_bytes() == segment
     batches = [list(iter_batches(log.read_bytes(), source="rewritten")) for log in tmp_path.glob("*.log")]
     assert [[batch.last_offset for batch in log] for log in batches] == ([] if is_up else [[0]])
 
@@ -251,11 +251,6 @@ def test_redpanda_takes_no_logins_and_kafka_has_no_http_api(tmp_path: Path, monk
 
 CONFIGURATION, TX_FENCE = 2, 10
 EPOCH = 3
-
-
-def stored_batch(batch: bytes, raft_offset: int) -> bytes:
-    fields = KAFKA_HEADER.unpack_from(batch)
-    return HEADER.pack(0, len(batch), raft_offset, RAFT_DATA, *fields[4:]) + batch[KAFKA_HEADER.size :]
 
 
 def own(kind: int, raft_offset: int, count: int = 1) -> bytes:

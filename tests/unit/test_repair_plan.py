@@ -193,8 +193,7 @@ def test_partitions_that_could_not_be_compared_are_listed() -> None:
     assert plan_of(content).unknown == (("orders-0", "not read"),)
 
 
-TP = ("orders", 0)
-ENTRY = PartitionRepair(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
+ENTRY = PartitionRepair(ORDERS, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
 HERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
@@ -259,7 +258,7 @@ def looked(*refused: Undecided) -> PreparedRepair:
 def result(after: str | None = "clean", *refused: Undecided, why: str | None = None) -> RepairResult:
     scenario = {**verdict(finding())["scenarios"][0], "verdict": after}
     audited = None if after is None else verdict_of(scenarios=[scenario])
-    return RepairResult(looked(*refused), (RepairOutcome(TP, why, 5.0, 1, 300, 200),), (), audited, 30.0)
+    return RepairResult(looked(*refused), (RepairOutcome(ORDERS, why, 5.0, 1, 300, 200),), (), audited, 30.0)
 
 
 DECIDED = plan_of(verdict(finding(right=[1, 3])))
@@ -272,12 +271,12 @@ def test_exit_codes() -> None:
     assert exit_code(DECIDED, result("unknown")) == EXIT_UNKNOWN
     assert exit_code(DECIDED, result(None)) == EXIT_UNKNOWN
     assert exit_code(DECIDED, result(why="waited in vain")) == EXIT_ANOMALY
-    assert exit_code(DECIDED, result("clean", Undecided(TP, "down"))) == EXIT_ANOMALY
+    assert exit_code(DECIDED, result("clean", Undecided(ORDERS, "down"))) == EXIT_ANOMALY
     assert exit_code(OPEN, result("anomaly")) == EXIT_UNKNOWN
     assert exit_code(OPEN, result("clean")) == EXIT_CLEAN
     assert exit_code_of_plan(DECIDED, looked()) == EXIT_CLEAN
     assert exit_code_of_plan(OPEN, looked()) == EXIT_UNKNOWN
-    assert exit_code_of_plan(DECIDED, looked(Undecided(TP, "down"))) == EXIT_UNKNOWN
+    assert exit_code_of_plan(DECIDED, looked(Undecided(ORDERS, "down"))) == EXIT_UNKNOWN
 
 
 def test_a_result_has_before_and_after_and_the_figures() -> None:
@@ -326,7 +325,7 @@ def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
-    abort = Abort(TP, 7, 3, CAUTION)
+    abort = Abort(ORDERS, 7, 3, CAUTION)
 
     def suspicion(**more: Any) -> Any:
         content = {"anomaly": "hanging-transaction", "topic": "orders", "partition": 0, "offset": 3}
