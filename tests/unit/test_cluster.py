@@ -16,6 +16,7 @@ from harness.cluster.routines import at_once
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.metadata import PartitionState
+from harness.play.failures import stalled_replica
 from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
 
@@ -56,6 +57,20 @@ def test_a_wait_ends_immediately_if_everything_is_replicated_on_brokers_that_are
     subject.away = frozenset(away)
     subject.wait_replicated("all of it")
     assert subject.clock.now == 0
+
+
+@pytest.mark.parametrize(("back_s", "stalled"), [(15.0, None), (1000.0, (3, 140.0, 0.25))])
+def test_a_replica_that_does_not_come_back_has_stalled(back_s: float, stalled: tuple[int, float, float] | None) -> None:
+    class Subject(FakeCluster):
+        def read(self, *_: Any) -> dict[Any, Any]:
+            self.clock.now += 0.25
+            return {}
+
+        def out_of_isr(self) -> list[tuple[int, Any]]:
+            return [(3, TOPIC)] if self.clock.now < back_s else []
+
+    stall = stalled_replica(Subject({TOPIC: Placement().replicas(0)}), waited_s=120)
+    assert stalled == (stall and (stall["broker"], stall["waited_s"], stall["longest_silence_s"]))
 
 
 def test_a_failure_in_the_background_ends_a_wait() -> None:

@@ -78,6 +78,16 @@ def test_a_round_without_anything_wrong_is_clean_and_one_that_did_not_go_to_its_
     assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
 
 
+@pytest.mark.parametrize(("silence_s", "names"), [(0.4, [("stalled-replica", 3)]), (1.5, [])])
+def test_a_replica_that_stays_out_of_the_isr_is_a_finding_unless_brokers_are_slow(
+    silence_s: float, names: list[tuple[str, int]]
+) -> None:
+    times_s = {"waited_s": 140.0, "longest_silence_s": silence_s}
+    stall = {"broker": 3, "topic": "t", "partition": 0, "awaited": "waited for broker 3", **times_s}
+    result = judged(None, played=replace(PLAYED, failure="timed out", stall=stall))
+    assert (result["verdict"], named(result)) == (ANOMALY if names else UNKNOWN, names)
+
+
 def test_both_judges_name_one_finding() -> None:
     result = verdict(truth(UNDELETED, UNDELETED), CheckedRound([row("tombstone-divergence")]))
     assert (result["verdict"], result["unexplained"]) == (ANOMALY, [])

@@ -89,7 +89,9 @@ def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_
     again = play(tmp_path / "again", fixed(*schedule.steps), schedule.plan, seed=schedule.plan.seed)
     assert again.schedule.operations == played.schedule.operations
     for failure in (None, "no broker answers"):
-        stored = replace(played, failure=failure, took_s={"play": 1.25, "heal": 0.5})
+        stored = replace(
+            played, failure=failure, stall={"broker": 1} if failure else None, took_s={"play": 1.25, "heal": 0.5}
+        )
         write_round(path, stored)
         assert (read_played(path), read_played(path).took_s) == (stored, stored.took_s)
     path.write_text(path.read_text().replace('"took_s"', '"took"'))

@@ -343,7 +343,8 @@ def test_a_replica_shows_what_no_broker_acknowledged() -> None:
     """Found by a soak on 4.4.0: one replica has the tombstone, another one has removed it, the third has neither."""
     log, tombstone = plain((False, 0), (True, None)), data(2, 3, "k", deletes=True)
     truth = compare(log, {(1, TP): ReplicaLog(), (2, TP): stored(tombstone), (3, TP): VALUE_ALONE})
-    assert (truth.unknown_keys, names_of(RoundEvidence(truth))) == (set(), [{"tombstone-divergence"}])
+    assert not truth.unknown_keys
+    assert names_of(RoundEvidence(truth)) == [{"tombstone-divergence"}]
     assert judge(truth, finding(3)) == RIGHT
     truth = compare(
         plain((False, 0), (False, 1), (True, None)), {(1, TP): VALUE_ALONE, (2, TP): stored(data(2, 1, "k"))}
