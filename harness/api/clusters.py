@@ -164,7 +164,7 @@ def absent(cluster: LocalCluster, broker: int, fault: str = "kill") -> Iterator[
     running.replicas = cluster.partitions()
     running.wait_in_isr([broker])
     if not running.away:
-        running.wait(lambda: not running.differing_ends(running.replicas), "replicas to end where their leaders do")
+        running.wait_level(running.replicas)
 
 
 def assert_replicas_agree(cluster: LocalCluster, topics: Sequence[str]) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 START_S = 120.0
 """Time for brokers to start, on the clock of the run: two runs at once on two cores took 33 s."""
+MOST_NAMED = 5
+"""Of many partitions, in an error."""
 
 
 @dataclass
@@ -106,6 +108,20 @@ class Cluster:
             if errors or len(offsets) > 1:
                 differing.append(f"{topic}-{number}: {by_broker}")
         return differing
+
+    def wait_level(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Wait until replicas have the same ends. Raises `WaitTimeoutError` with those that differ."""
+        differing: list[str] = []
+
+        def is_level() -> bool:
+            nonlocal differing
+            differing = self.differing_ends(replicas)
+            return not differing
+
+        try:
+            self.wait(is_level, "the replicas to be level")
+        except WaitTimeoutError as error:
+            raise WaitTimeoutError(f"{error}: {'; '.join(differing[:MOST_NAMED])}", error.waited_s) from error
 
     def out_of_isr(self) -> list[tuple[int, TopicPartition]]:
         """Return each broker and partition whose replica is out of the ISR. Raises `HarnessError` and OSError."""

@@ -99,9 +99,8 @@ def take_internal(
     """
     if not rig.setup.shape.is_real:
         return
-    replicas = {OFFSETS: cluster.brokers}
     cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
-    cluster.wait(lambda: not cluster.differing_ends(replicas), f"the replicas of {CONSUMER_OFFSETS} to be level")
+    cluster.wait_level({OFFSETS: cluster.brokers})
     groups: dict[str, set[TopicPartition]] = defaultdict(set)
     for operation in (step.operation for step in steps):
         if isinstance(operation, SendOffset | CommitOffset):

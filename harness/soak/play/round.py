@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.clients import Library
 from harness.cluster import snapshot
-from harness.cluster.cluster import Cluster
+from harness.cluster.cluster import MOST_NAMED, Cluster
 from harness.cluster.routines import at_once
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Stages
@@ -42,8 +42,6 @@ FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""
 PLACED_S: Final = 2 * SETTLE_S
 MARKERS_S: Final = 30.0
-MOST_NAMED: Final = 5
-"""Replicas that a reason names."""
 CLOSE_S: Final = 90.0
 """A client that closes may first wait for an end, then for a new start, each for as long as its library does."""
 
@@ -245,7 +243,4 @@ def _settle(
     phases.begin("freeze")
     cluster.freeze()
     cluster.wait_in_isr(admins.plan.brokers)
-    try:
-        cluster.wait(lambda: not cluster.differing_ends(cluster.replicas), "the replicas to be level")
-    except WaitTimeoutError as error:
-        raise HarnessError(f"{error}: {'; '.join(cluster.differing_ends(cluster.replicas)[:MOST_NAMED])}") from error
+    cluster.wait_level(cluster.replicas)
