@@ -33,9 +33,8 @@ from harness.audit.live.settle import CheckedReading
 from harness.audit.removal_settings import RemovalSettings
 from harness.audit.watch import comparisons, run
 from harness.audit.watch import status as watch_status
-from harness.audit.watch.checks import Checks
 from harness.audit.watch.comparisons import Comparisons, in_order
-from harness.audit.watch.status import WatchChecks, WatchStatus, check
+from harness.audit.watch.status import Checks, WatchChecks, WatchStatus, check
 from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
@@ -345,13 +344,13 @@ class TestComparisons:
         def fail(*_: Any) -> None:
             raise next(errors)
 
-        monkeypatch.setattr("harness.audit.watch.checks.check", fail)
+        monkeypatch.setattr("harness.audit.watch.status.check", fail)
         checks = Checks(watch.client, (), self.lines.append, watch.status)
         for _ in range(3):
             checks.check()
         assert (watch.status.checks, watch.status.check_failure, watch.status.check_failures) == (before, "a bug", 3)
         assert len(self.lines) == 2
-        monkeypatch.setattr("harness.audit.watch.checks.check", lambda *_: before)
+        monkeypatch.setattr("harness.audit.watch.status.check", lambda *_: before)
         checks.check()
         assert watch.status.check_failure is None
 

@@ -11,8 +11,7 @@ from harness.audit.live.compare import ReplicaComparer, answers_of, metadata_log
 from harness.audit.live.metadata_log import verify_controllers
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.spool import partition_sizes, waves_of
-from harness.audit.watch.checks import Checks
-from harness.audit.watch.status import WatchStatus, reason_of
+from harness.audit.watch.status import Checks, WatchStatus, reason_of
 from harness.audit.watch.store import WatchedPartition, WatchStore
 from harness.broker_files.copies.selection import listed
 from harness.host.java import find_java

@@ -8,8 +8,8 @@ from types import FrameType
 
 from harness.audit.live.cluster import client_of
 from harness.audit.live.request import AuditRequest
-from harness.audit.watch.checks import Checks
 from harness.audit.watch.status import (
+    Checks,
     WatchStatus,
     check,
     families,

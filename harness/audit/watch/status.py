@@ -1,7 +1,8 @@
 """The checks of a watch, which take seconds, its status, and the metrics, health, JSON and page that show it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from harness.audit.live.cluster import AuditedCluster, describe
 from harness.audit.live.exposure import Exposure, exposure
 from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter_readable
 from harness.audit.watch.store import WatchedPartition
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.escape import to_json
 from harness.judge.finding import Place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
@@ -109,6 +110,35 @@ class WatchStatus:
         checks = self.checks
         suspicions = (suspicion.explanation for suspicion in checks.answers.suspicions)
         return (*suspicions, *checks.unreadable, *checks.exposure.notes)
+
+
+@dataclass
+class Checks:
+    """The checks of a watch, which take seconds."""
+
+    client: ClusterClient
+    topics: Sequence[str]
+    report: Callable[[str], None]
+    status: WatchStatus
+
+    def check(self) -> None:
+        """Check once. A failure is reported once, and the checks before it remain."""
+        status = self.status
+        try:
+            status.checks = check(self.client, self.topics, status.checks)
+        except Exception as error:  # noqa: BLE001  (it is in metrics and health, and the next checks may succeed)
+            failure = reason_of(error)
+            if failure != status.check_failure:
+                self.report(f"watch: the checks failed: {failure}; they are repeated")
+            status.check_failure, status.check_failures = failure, status.check_failures + 1
+        else:
+            status.check_failure = None
+
+    def wait(self) -> None:
+        """Wait for the next checks, which may suspect partitions, for the time between two of them at most."""
+        status, checks = self.status, self.status.checks
+        with suppress(WaitTimeoutError):
+            self.client.clock.wait_until(lambda: status.checks is not checks, status.every_s, "the next checks")
 
 
 def problems(status: WatchStatus, now_ms: int) -> list[str]:
