@@ -4,9 +4,9 @@ docs/reference/run-folder.md lists its files.
 """
 
 import json
-import os
 import secrets
 import shlex
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.escape import to_json
+from harness.host.cache import write_atomically
 from harness.host.leftovers import PRIVATE
 
 SCHEMA = 1
@@ -120,7 +121,7 @@ class RunFolder:
 
     def write_json(self, path: Path, content: Any) -> None:
         """Replace a JSON file atomically."""
-        _replace(path, to_json(content, indent=2) + "\n")
+        write_atomically(path, to_json(content, indent=2) + "\n")
 
     def keep_former_verdict(self, verdict: Any) -> Path | None:
         """Copy ``verdict.json`` to a name with its time, if it differs from ``verdict``; return the copy, or None."""
@@ -141,13 +142,7 @@ class RunFolder:
 
     def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
         """Replace a file of JSON lines atomically."""
-        _replace(path, "".join(to_json(line) + "\n" for line in lines))
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_suffix(path.suffix + ".new")
-    draft.write_text(text)
-    draft.replace(path)
+        write_atomically(path, "".join(to_json(line) + "\n" for line in lines))
 
 
 def login_file(command: str) -> str | None:
@@ -180,8 +175,7 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=PRIVATE)
-        usage = os.statvfs(path)
-        if usage.f_bavail * usage.f_frsize < MIN_FREE_BYTES:
+        if shutil.disk_usage(path).free < MIN_FREE_BYTES:
             path.rmdir()
             raise UsageError(
                 f"the disk of {results} has less than {MIN_FREE_BYTES >> 20} MiB free;"

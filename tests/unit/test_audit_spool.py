@@ -1,7 +1,7 @@
 """Replicas read whole: in pieces, past gaps and cuts, from brokers that come and go; and never faster than allowed."""
 
 import json
-import os
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -252,7 +252,7 @@ def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Pat
 
 def test_a_disk_that_fills_up_ends_the_reading_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1 << 40, *[0] * 9])
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=next(free), f_frsize=1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=next(free)))
     with pytest.raises(SpoolDiskError):
         read(tmp_path, {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
     assert stored(tmp_path, 1) == stored(tmp_path, 2) == {}

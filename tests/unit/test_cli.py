@@ -158,7 +158,7 @@ def test_results_that_cannot_be_written(machine: Machine, results: str, expected
 
 
 def test_full_disk(machine: Machine) -> None:
-    machine.monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
+    machine.monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=409600))
     results = machine.root / "results"
     error = machine.refusal_in_this_process(*RUN, "--results", str(results))
     assert f"the disk of {results} has less than 64 MiB free" in error

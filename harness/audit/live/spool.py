@@ -13,7 +13,6 @@ has, that other replica shows it. Nothing is committed, joined, created or moved
 """
 
 import json
-import os
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -64,8 +63,7 @@ class SpoolLimitError(SpoolDiskError):
 
 def raise_if_full(folder: Path, size_bytes: int) -> None:
     """Raise `SpoolDiskError` where ``size_bytes`` more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
-    usage = os.statvfs(folder)
-    free_bytes = usage.f_bavail * usage.f_frsize
+    free_bytes = shutil.disk_usage(folder).free
     if free_bytes - size_bytes < MIN_FREE_BYTES:
         raise SpoolDiskError(
             f"the disk of {folder} has {free_bytes >> 20} MiB left; reading takes {size_bytes >> 20} MiB more,"
