@@ -52,7 +52,7 @@ def serves(
 def received_by(*brokers: int) -> EpochCoverage:
     """Return that these brokers were in the ISR all the time, and broker 0, which is not one of them, led."""
     state = PartitionState(1, 0, 0, 0, ALL, (0, *brokers))
-    return EpochCoverage(PartitionHistory("t", "id", 0, since_creation=True, states=(state,)), {})
+    return EpochCoverage(PartitionHistory("id", since_creation=True, states=(state,)), {})
 
 
 def attributed(
@@ -107,7 +107,7 @@ def test_an_undecided_finding_says_which_evidence_is_missing() -> None:
     t_ms = 1_795_757_520_000
     isrs = {0: ALL, t_ms: (2,), t_ms + 1000: ALL, t_ms + 5000: (1, 3), t_ms + 9000: ALL}
     states = tuple(PartitionState(1, 0, 0, 0, ALL, (0, *isr), time_ms=time_ms) for time_ms, isr in isrs.items())
-    coverage = EpochCoverage(PartitionHistory("t", "id", 0, since_creation=True, states=states), {})
+    coverage = EpochCoverage(PartitionHistory("id", since_creation=True, states=states), {})
     (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=coverage)
     assert (
         "no replica is shown to have received every record since then: brokers 1, 3: out of the ISR from 2026-11-27 "

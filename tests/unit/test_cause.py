@@ -26,7 +26,7 @@ def state(time_ms: int | None, isr: tuple[int, ...] = ALL, replicas: tuple[int, 
 
 
 def cause(found: Finding, *states: PartitionState, lacking: str = "") -> str | None:
-    history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
+    history = PartitionHistory("id", since_creation=True, states=states)
     return with_cause(found, MetadataEvidence({("t", 0): EpochCoverage(history)}, lacking=lacking)).cause
 
 

@@ -15,7 +15,7 @@ def state(offset: int, leader: int, epoch: int, isr: tuple[int, ...] = ALL, **mo
 
 
 def coverage(*states: PartitionState, since_creation: bool = True, **registrations: tuple[int, ...]) -> EpochCoverage:
-    history = PartitionHistory("t", "id", 0, since_creation, states)
+    history = PartitionHistory("id", since_creation, states)
     return EpochCoverage(history, {int(name[1:]): offsets for name, offsets in registrations.items()})
 
 
@@ -76,7 +76,7 @@ def test_no_record_is_missed_while_there_is_no_leader() -> None:
 
 
 def test_restarts_that_are_not_known_are_an_assumption() -> None:
-    history = EpochCoverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
+    history = EpochCoverage(PartitionHistory("", since_creation=False, states=(state(0, 1, 7),)))
     proof = history.received(1, 7)
     assert proof is not None
     assert "if it was restarted since" in proof.assumptions[0]

@@ -15,9 +15,7 @@ OUTAGE: Outages = {2: [(T_MS, T_MS + 60_000)]}
 def metadata(*isrs: tuple[int, tuple[int, ...]], partitions: int = 1) -> ClusterMetadata:
     """Return a metadata log with these ISRs by time, in seconds after `T_MS`."""
     states = tuple(PartitionState(1, 1, 0, 0, ALL, isr, time_ms=T_MS + at_s * 1000) for at_s, isr in isrs)
-    histories = {
-        ("t", n): PartitionHistory("t", "id", n, since_creation=True, states=states) for n in range(partitions)
-    }
+    histories = {("t", n): PartitionHistory("id", since_creation=True, states=states) for n in range(partitions)}
     return ClusterMetadata(Path("log"), histories, {}, frozenset({"t"}), 0, 9)
 
 

@@ -38,7 +38,7 @@ def test_nothing_is_known_of_leaders_that_changed_meanwhile_or_have_no_epoch() -
 
 def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> None:
     states = (PartitionState(1, 1, 0, 0, ALL, ALL), PartitionState(2, 2, 1, 1, (2, 1, 3), ALL))
-    history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
+    history = PartitionHistory("id", since_creation=True, states=states)
     metadata = ClusterMetadata(Path("log"), {PLACE: history}, dict.fromkeys(ALL, (0,)), TOPICS, 0, 3)
     evidence = evidence_of_log(metadata, {PLACE})
     assert {broker for broker in ALL if evidence.coverage[PLACE].received(broker, 0)} == set(ALL)
@@ -56,7 +56,7 @@ def test_without_a_metadata_log_the_evidence_says_how_to_get_it() -> None:
 
 def test_a_fetched_metadata_log_replaces_the_current_epochs() -> None:
     states = (PartitionState(1, 2, 3, 0, ALL, ALL), PartitionState(2, 1, 4, 1, ALL, ALL))
-    history = PartitionHistory("t", "id", 0, since_creation=True, states=states)
+    history = PartitionHistory("id", since_creation=True, states=states)
     metadata = ClusterMetadata(Path("log"), {PLACE: history}, {}, TOPICS, 0, 3)
     evidence = evidence_of_cluster(cluster(1, 4), cluster(2, 5), JoinedLog(metadata, ()))
     assert (evidence.coverage[PLACE].history, evidence.lacking) == (history, "")

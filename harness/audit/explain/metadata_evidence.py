@@ -68,7 +68,7 @@ def evidence_of_cluster(
         is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
         if state.leader_epoch is not None and is_same:
             states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
-            history = PartitionHistory(topic, "", number, since_creation=False, states=states)
+            history = PartitionHistory("", since_creation=False, states=states)
             coverage[topic, number] = EpochCoverage(history)
     metadata = None if log is None else log.metadata
     return MetadataEvidence(

@@ -54,9 +54,7 @@ class PartitionHistory:
     epoch. Else the first state is from a snapshot, and its ``offset`` is the last one before the snapshot's end.
     """
 
-    topic: str
     topic_id: str
-    partition: int
     since_creation: bool
     states: tuple[PartitionState, ...]
 
@@ -127,7 +125,7 @@ class MetadataReplay:
         """Return the history of each partition of the last topic of its name."""
         return {
             (topic, partition): PartitionHistory(
-                topic, topic_id, partition, states[0].partition_epoch == states[0].leader_epoch == 0, tuple(states)
+                topic_id, states[0].partition_epoch == states[0].leader_epoch == 0, tuple(states)
             )
             for (topic_id, partition), states in self.states.items()
             if self.last_ids[topic := self.names[topic_id]] == topic_id
