@@ -26,4 +26,3 @@ FINDERS: dict[str, Finder] = {
 }
 """Finders by module name; finders of plugins by anomaly."""
 MEANS = {finder.name: finder.means for finder in FINDERS.values() if finder.means}
-"""Meanings of findings, by anomaly."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,400}", re.ASCII)
 LOGIN = frozenset({"ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins"})
-"""Parameters of the login to hosts."""
 
 
 def _check_hosts(text: str) -> None:

@@ -40,7 +40,6 @@ WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.SYNCS: why_no_notes,
     Need.FILES: lambda: None,
 }
-"""The reason why a need is not available, or None."""
 
 ON_LINKS = frozenset({Need.LINK, Need.FIREWALL, Need.DELAY})
 

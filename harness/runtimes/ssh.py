@@ -44,7 +44,7 @@ WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.SYNCS: lambda: "brokers on nodes run without the agent that records syncs; use --runtime local",
     Need.FILES: lambda: "the files of a node can only be copied; use --runtime local",
 }
-"""The reason why a need is not available, or None. `prepare` verifies the nodes' firewalls."""
+"""`prepare` verifies the nodes' firewalls."""
 
 
 def prepare(request: RuntimeRequest) -> PreparedRuntime:

@@ -179,7 +179,9 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
         yield CounterMetricFamily(PREFIX + name, text, value=getattr(status, name))
     verdicts = Counter(map(_verdict, partitions))
     diverged = Counter(name for p in partitions for name in {f["anomaly"] for f in p.result.get("findings", ())})
-    undecided = Counter(cause for p in partitions if _verdict(p) == UNKNOWN for cause in _causes(p))
+    undecided = Counter(
+        cause for p in partitions if _verdict(p) == UNKNOWN for cause in p.result.get("causes", [NOT_COMPARED])
+    )
     exposed = (replica for topic in checks.exposure.topics for replica in topic.replicas if replica.level)
     at_risk = Counter((replica.topic, replica.kind.value, replica.level.label) for replica in exposed)
     anomalies = {HANGING_TRANSACTION, *(status.anomalies or ())}
@@ -243,10 +245,6 @@ def _rows(status: WatchStatus, now_ms: int) -> Iterator[dict[str, Any]]:
 
 def _verdict(partition: WatchedPartition) -> str:
     return str(partition.result.get("verdict", UNKNOWN))
-
-
-def _causes(partition: WatchedPartition) -> list[str]:
-    return partition.result["causes"] if partition.result else [NOT_COMPARED]
 
 
 def reason_of(error: Exception) -> str:

@@ -42,7 +42,6 @@ MOST_SEED = 2**62
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _TOPIC_PATTERN = re.compile(r"[a-zA-Z0-9._\-*?\[\]!]+")
 MOST_BROKER = 2**31 - 1
-"""The largest broker id."""
 LONGEST_TOPIC = 249
 """``LEGAL_CHARS`` and ``MAX_NAME_LENGTH`` of `org.apache.kafka.common.internals.Topic`, with a glob's characters."""
 

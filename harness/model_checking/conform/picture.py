@@ -159,7 +159,6 @@ AT_ONCE_MS, NEVER_MS = 1, 10**15
 FILLER_KEY, LATE_KEY = "filler", "G"
 KEYS: Final = ("K", "L", "M")
 ALL_KEYS: Final = (*KEYS, LATE_KEY, FILLER_KEY)
-"""All keys of schedules."""
 
 
 def is_of_groups(schedule: Schedule) -> bool:
