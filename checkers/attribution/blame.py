@@ -50,7 +50,6 @@ class DisputedRecord:
     """A replica's belief about a disputed record; the last field is the leader epoch of the marker after it, if any."""
 
     belief: str
-    tombstone: bool
     transactional: bool
     leader_epoch: int
     decided_in_leader_epoch: int | None
@@ -96,7 +95,7 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     schema = "run string, topic string, partition int, key binary, disputed long"
     records = judged.records.sparkSession.createDataFrame(disputed, schema)
     last = f.struct("offset", "tombstone", "leader_epoch")
-    at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
+    at = f.struct("belief", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (
         colocated(judged.records)
         .join(colocated(records), ["key", *PARTITION])

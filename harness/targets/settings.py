@@ -27,7 +27,6 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 class KafkaSetting:
     """A setting with its `ConfigDef.Type`. ``valid``: the text of its `ConfigDef.Validator`, or ""."""
 
-    name: str
     type: str
     valid: str
 
@@ -166,9 +165,7 @@ def _versions() -> tuple[str, ...]:
 def _read(version: str) -> SettingsList:
     lines = (LOCKS / f"kafka-{version}.settings").read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines)
-    return SettingsList(
-        version, {(scope, name): KafkaSetting(name, type_, valid) for scope, name, type_, valid in rows}
-    )
+    return SettingsList(version, {(scope, name): KafkaSetting(type_, valid) for scope, name, type_, valid in rows})
 
 
 def _numbers(version: str) -> tuple[int, ...]:

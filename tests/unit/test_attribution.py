@@ -40,7 +40,7 @@ def serves(
     last = None if offset is None else {"offset": offset, "tombstone": tombstone, "leader_epoch": 0}
     has_disputed = belief is not None or offset == disputed
     at = {
-        "belief": belief or "committed", "tombstone": tombstone, "transactional": belief is not None, "leader_epoch": 0,
+        "belief": belief or "committed", "transactional": belief is not None, "leader_epoch": 0,
         "decided_in_leader_epoch": 0 if belief in {"committed", "aborted"} else None,
     }  # fmt: skip
     return {

@@ -52,7 +52,7 @@ def transactional(broker: int, belief: str, *, offset: int = 5, epoch: int = 0) 
 
 def _at(belief: str, epoch: int, decided: int | None = None) -> DisputedRecord:
     return DisputedRecord(
-        belief, tombstone=False, transactional=decided is not None, leader_epoch=epoch, decided_in_leader_epoch=decided
+        belief, transactional=decided is not None, leader_epoch=epoch, decided_in_leader_epoch=decided
     )
 
 

@@ -21,7 +21,6 @@ class Wrote(NamedTuple):
     key: str
     deletes: bool
     txn: int | None = None
-    producer_id: int | None = None
 
 
 class Txn(NamedTuple):

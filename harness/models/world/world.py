@@ -195,7 +195,7 @@ def _write_batch(world: World, write: WriteBatch) -> bool:
     records = []
     for offset, (key, value) in enumerate(keys_and_values(write), base):
         records.append(Record(offset, world.now_ms, key, value, headers))
-        world.wrote.append(Wrote(offset, key.decode(), value is None, client.open_txn, client.producer_id))
+        world.wrote.append(Wrote(offset, key.decode(), value is None, client.open_txn))
     batch = _batch(world, tuple(records), client)
     if client.name != PLAIN and not world.rules.of_groups:
         # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
