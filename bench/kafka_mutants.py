@@ -18,8 +18,8 @@ a draw before the checks were added that earlier draws called for.
 point was not executed then cannot differ from stock Kafka, and is not run with that detector. Each mutated class has
 the same probe.
 
-``unit-tests`` are Kafka's own tests of the mutated class (``kafka_unit_tests.py``). Maven Central has none of 4.4.0:
-they are run on 4.3.1.
+``unit-tests`` are the tests that Kafka has for the mutated class (``kafka_unit_tests.py``). They are run on 4.3.1:
+Maven Central has no compiled tests of 4.4.0.
 
 ``KAFKA_MUTANTS_TARGET`` names another version. It has a mutant if class, method, number and change are equal there. Its
 results are in ``results/kafka-mutants-VERSION.jsonl``.
@@ -246,7 +246,7 @@ def soaked(patch: Path, results: Path) -> dict[str, Any]:
 
 
 def unit_tested(mutant: str, patch: Path) -> dict[str, Any]:
-    """Run Kafka's own tests of the mutated class; return those that fail, but not on stock classes."""
+    """Run Kafka's tests of the mutated class; return the tests that fail, but not on stock classes."""
     started_s = time.monotonic()
     tests = tests_of(mutant.partition(".")[0], find_target(TARGET).version)
     if not tests:

@@ -53,7 +53,7 @@ ALL_TESTS_S = 600
 
 
 class TestRun(NamedTuple):
-    """The names of the tests that failed, the number of all, what they printed, and whether they came to their end."""
+    """The names of the failed tests, the number of tests, the output, and whether it ended before `ALL_TESTS_S`."""
 
     failed: set[str]
     tests: int
@@ -62,7 +62,7 @@ class TestRun(NamedTuple):
 
 
 def jar(path: str, folder: Path) -> Path | None:
-    """Return a jar of Maven Central, fetched into a folder unless it is there; None if there is none."""
+    """Return a jar of Maven Central, and fetch it into a folder if it is missing; None if there is no such jar."""
     file = folder / Path(path).name
     if not file.exists():
         try:
@@ -80,7 +80,7 @@ def jar(path: str, folder: Path) -> Path | None:
 
 @cache
 def test_jars(version: str) -> tuple[Path, ...]:
-    """Return the jars with Kafka's compiled tests: none if Maven Central has none of this version."""
+    """Return the jars with Kafka's compiled tests; nothing for a version without them on Maven Central."""
     folder = cache_root() / "jars" / f"tests-{version}"
     paths = (f"org/apache/kafka/{module}/{version}/{module}-{version}-test.jar" for module in MODULES)
     return tuple(filter(None, (jar(path, folder) for path in paths)))

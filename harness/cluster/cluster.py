@@ -110,7 +110,7 @@ class Cluster:
         return differing
 
     def wait_level(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Wait until replicas have the same ends. Raises `WaitTimeoutError` with those that differ."""
+        """Wait until replicas have the same ends. Raises `WaitTimeoutError` with the ends that differ."""
         differing: list[str] = []
 
         def is_level() -> bool:

@@ -340,7 +340,7 @@ def test_a_state_that_no_outcome_leads_to_is_wrong_and_nobody_knows_what_was_wri
 
 
 def test_a_replica_shows_what_no_broker_acknowledged() -> None:
-    """Found by a soak on 4.4.0: one replica has the tombstone, another one has removed it, the third has neither."""
+    """Found by a soak on 4.4.0: one replica has the tombstone, another has removed it, the third has neither."""
     log, tombstone = plain((False, 0), (True, None)), data(2, 3, "k", deletes=True)
     truth = compare(log, {(1, TP): ReplicaLog(), (2, TP): stored(tombstone), (3, TP): VALUE_ALONE})
     assert not truth.unknown_keys
