@@ -223,9 +223,10 @@ def stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Yield ``stalled-replica`` for a replica that did not get what Kafka writes to it within milliseconds.
 
     ``stall``: broker, topic and partition of the replica, ``waited_s`` and ``awaited``. No fault was
-    active. The machine was not too slow: no broker took longer than ``longest_silence_s`` until its next answer.
+    active. The machine was not too slow: no broker took longer than ``longest_silence_s`` until its next answer, which
+    is a small part of ``waited_s``.
     """
-    if stall and stall["waited_s"] >= STALLED_S and stall["longest_silence_s"] <= LONGEST_SILENCE_S:
+    if stall and stall["waited_s"] >= max(STALLED_S, stall["longest_silence_s"] * STALLED_S / LONGEST_SILENCE_S):
         place, brokers = (stall["topic"], stall["partition"]), [stall["broker"]]
         text = f"{stall['awaited']}; no fault was active, and every broker answered all the time"
         witness = {name: stall[name] for name in ("waited_s", "longest_silence_s")}

@@ -168,7 +168,7 @@ def test_a_stale_request_that_brokers_accept_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize("evidence", [
-    {"stall": STALL | {"waited_s": 19.9}}, {"stall": STALL | {"longest_silence_s": 1.1}},
+    {"stall": STALL | {"waited_s": 19.9}}, {"stall": STALL | {"longest_silence_s": 1.6}},
     {"refusal": REFUSAL | {"error": "CONCURRENT_TRANSACTIONS"}},
 ], ids=["a short wait", "a slow machine", "a slow machine ends a transaction late"])  # fmt: skip
 def test_what_may_have_had_too_little_time_is_no_finding(evidence: dict[str, Any]) -> None:

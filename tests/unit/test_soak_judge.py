@@ -78,7 +78,7 @@ def test_a_round_without_anything_wrong_is_clean_and_one_that_did_not_go_to_its_
     assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
 
 
-@pytest.mark.parametrize(("silence_s", "names"), [(0.4, [("stalled-replica", 3)]), (1.5, [])])
+@pytest.mark.parametrize(("silence_s", "names"), [(2.3, [("stalled-replica", 3)]), (7.1, [])])
 def test_a_replica_that_stays_out_of_the_isr_is_a_finding_unless_brokers_are_slow(
     silence_s: float, names: list[tuple[str, int]]
 ) -> None:
