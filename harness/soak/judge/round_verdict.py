@@ -36,6 +36,7 @@ from harness.kafka_api import TopicPartition
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
 from harness.soak.causes.reopened_transaction import explains
+from harness.soak.evidence.client_log import UNKNOWN as UNKNOWN_OUTCOME
 from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
@@ -166,7 +167,10 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
     by_clients: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     by_checkers: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     named_keys: set[tuple[Replica, str | None]] = set()
-    agreed: set[Replica] = set()
+    # Clients do not know the outcome of every transaction.
+    agreed = {
+        (it.broker, it.place) for it in checked.findings if truth.outcome_at(it.place, it.offset) == UNKNOWN_OUTCOME
+    }
     for symptom in symptoms:
         replica = (symptom.broker, symptom.partition)
         name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly

@@ -81,6 +81,11 @@ class Truth:
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
     stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
 
+    def outcome_at(self, partition: TopicPartition, offset: int) -> str | None:
+        """Return the outcome of the transaction of the record at an offset; None for any other record."""
+        write = self.at.get((partition, offset))
+        return None if write is None or write.transaction is None else self.transactions[write.transaction].outcome
+
     @property
     def diverged(self) -> set[TopicPartition]:
         """Partitions of which a replica is wrong."""
@@ -263,14 +268,16 @@ def _wrong_log(log: ClientLog, tp: TopicPartition, replica: ReplicaLog, *, has_r
 
 def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog, remaining: Collection[int]) -> Iterator[Wrong]:
     """Yield the keys with a wrong final state. ``remaining``: the offsets of records that some replica still has."""
-    final = final_state(replica.records)
+    final, offsets = final_state(replica.records), {record.write: record.offset for record in replica.records}
     for key, truth in states.items():
         here = final.get(key)
         allowed = {state for possible in truth.possible for state in possible.from_start(replica.log_start)}
         # Only a later delete removes the last known value from every replica.
-        last = {possible.offset for possible in truth.possible} - {None}
+        last = {possible.offset for possible in truth.possible if possible.offset is not None}
         is_gone = None in allowed and bool(last) and last.isdisjoint(remaining)
-        if here not in allowed:
+        # The last known record, or a later one, has replaced the record here, even if that was written again.
+        is_replaced = here is not None and offsets[here] < max(last, default=0)
+        if here not in allowed or is_replaced:
             (due, *others) = sorted({possible.transaction or 0 for possible in truth.possible})
             yield Wrong(
                 STATE,
