@@ -22,7 +22,7 @@ from harness.soak.causes import diagnose
 from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom
 from harness.soak.causes.lost_unsynced import Loss, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened
-from harness.soak.evidence.client_log import COMMITTED, Transaction
+from harness.soak.evidence.client_log import COMMITTED, Transaction, WrittenRecord
 from harness.soak.judge.judge_rounds import judge_rounds
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
@@ -106,6 +106,15 @@ def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
         assert result["findings"][0]["found_by"] == [by]
         assert [entry["found_by"] for entry in result["unexplained"]] == [by]
         assert "nothing wrong with this replica" in result["unexplained"][0]["explanation"]
+
+
+@pytest.mark.parametrize(("outcome", "differences"), [("unknown", 0), (COMMITTED, 1)])
+def test_clients_need_not_agree_about_a_transaction_whose_outcome_they_do_not_know(
+    outcome: str, differences: int
+) -> None:
+    at = {(TP, 3): WrittenRecord(1, *TP, "k", is_delete=False, transaction=9, offset=3)}
+    actual = replace(truth(), transactions={9: Transaction(9, "id", outcome)}, at=at)
+    assert len(verdict(actual, CheckedRound([row("stuck-lso")]))["unexplained"]) == differences
 
 
 def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:

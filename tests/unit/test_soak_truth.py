@@ -339,6 +339,15 @@ def test_a_state_that_no_outcome_leads_to_is_wrong_and_nobody_knows_what_was_wri
     assert compare(plain((False, 0)), {(1, TP): stored(VALUE, data(1, 1, "k"))}).unknown_keys == {(TP, "k")}
 
 
+def test_a_record_that_may_have_been_written_again_is_wrong_where_a_later_one_has_replaced_it() -> None:
+    """Found by a soak on 4.4.0: the client of the value had a late request, which may have repeated it."""
+    log = plain((False, 0), (True, 1))
+    log.writes[2].client = "another"
+    truth = compare(log, {(2, TP): replace(stored(VALUE), late_producers=frozenset({-1}))})
+    assert truth.unknown_keys == {(TP, "k")}
+    assert names_of(RoundEvidence(truth)) == [{"tombstone-divergence"}]
+
+
 def test_a_replica_shows_what_no_broker_acknowledged() -> None:
     """Found by a soak on 4.4.0: one replica has the tombstone, another has removed it, the third has neither."""
     log, tombstone = plain((False, 0), (True, None)), data(2, 3, "k", deletes=True)
