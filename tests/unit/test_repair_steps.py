@@ -5,28 +5,17 @@ from typing import Any
 
 import pytest
 
-from harness.protect.repair.steps import (
-    MOST_COPIES,
-    Action,
-    ObservedPartition,
-    PartitionRepair,
-    Reassign,
-    RecordProgress,
-    ReplicaCopying,
-    Stop,
-    Wait,
-    needs_spare,
-    next_step,
-)
+from harness.protect.repair import steps
+from harness.protect.repair.steps import Action, PartitionRepair, Reassign, RecordProgress, Stop, Wait, next_step
 
 ENTRY = PartitionRepair(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
-SEEN = ObservedPartition(
+SEEN = steps.ObservedPartition(
     "id", 1, 7, (1, 2, 3), frozenset({1, 2, 3}), 2, frozenset({1, 2, 3}), is_held=True,
     folders_bytes={1: 9, 2: 9, 3: 9}, answered=frozenset({1, 2, 3}),
 )  # fmt: skip
 REMOVED = replace(SEEN, leader_epoch=8, replicas=(1, 3), isr=frozenset({1, 3}), folders_bytes={1: 9, 3: 9})
-BEGUN = replace(ENTRY, copy=ReplicaCopying(2, 1, 8), copies=1)
-AGAIN = replace(BEGUN, copy=ReplicaCopying(2, 1, 9))
+BEGUN = replace(ENTRY, copy=steps.ReplicaCopying(2, 1, 8), copies=1)
+AGAIN = replace(BEGUN, copy=steps.ReplicaCopying(2, 1, 9))
 COPYING = replace(SEEN, leader_epoch=8, replicas=(1, 3, 2), isr=frozenset({1, 3}), adding=frozenset({2}))
 JOINED = replace(COPYING, isr=frozenset({1, 2, 3}), adding=frozenset())
 REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
@@ -54,53 +43,44 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (REBUILT, SEEN, Action.DONE),
     ],
 )
-def test_the_next_step(entry: PartitionRepair, observed: ObservedPartition, expected: Any) -> None:
+def test_the_next_step(entry: PartitionRepair, observed: steps.ObservedPartition, expected: Any) -> None:
     assert next_step(entry, observed) == expected
 
 
 @pytest.mark.parametrize(
-    ("entry", "observed", "condition"),
+    ("entry", "observed", "kind", "says"),
     [
-        (ENTRY, replace(SEEN, leader=-1), "a leader"),
-        (ENTRY, replace(SEEN, adding=frozenset({4})), "another reassignment, which has broker 4"),
-        (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), "another reassignment, which has broker 4"),
-        (ENTRY, replace(SEEN, leader=2, isr=frozenset({2})), "a right replica that is in the ISR"),
-        (ENTRY, replace(SEEN, leader=2, online=frozenset({2}), isr=frozenset({1, 2})), "a right replica"),
-        (ENTRY, replace(SEEN, isr=frozenset({1, 2})), "2 replicas besides broker 2 to be in sync"),
-        (ENTRY, replace(REMOVED, online=frozenset({1, 3})), "broker 2 to be online"),
-        (ENTRY, replace(REMOVED, folders_bytes={1: 9, 2: 9, 3: 9}), "broker 2 to delete its folder"),
-        (ENTRY, replace(REMOVED, answered=frozenset({1, 3})), "broker 2 to delete its folder"),
-        (BEGUN, COPYING, "the copy on broker 2"),
-        (BEGUN, SEEN, "metadata that are as new as the progress"),
-        (REBUILT, replace(SEEN, isr=frozenset({1, 3})), "every replica to be in sync"),
-        (REBUILT, replace(JOINED, removing=frozenset({2})), "the end of the reassignment"),
+        (ENTRY, replace(SEEN, leader=-1), Wait, "a leader"),
+        (ENTRY, replace(SEEN, adding=frozenset({4})), Wait, "another reassignment, which has broker 4"),
+        (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), Wait, "another reassignment, which has broker 4"),
+        (ENTRY, replace(SEEN, leader=2, isr=frozenset({2})), Wait, "a right replica that is in the ISR"),
+        (ENTRY, replace(SEEN, leader=2, online=frozenset({2}), isr=frozenset({1, 2})), Wait, "a right replica"),
+        (ENTRY, replace(SEEN, isr=frozenset({1, 2})), Wait, "2 replicas besides broker 2 to be in sync"),
+        (ENTRY, replace(REMOVED, online=frozenset({1, 3})), Wait, "broker 2 to be online"),
+        (ENTRY, replace(REMOVED, folders_bytes={1: 9, 2: 9, 3: 9}), Wait, "broker 2 to delete its folder"),
+        (ENTRY, replace(REMOVED, answered=frozenset({1, 3})), Wait, "broker 2 to delete its folder"),
+        (BEGUN, COPYING, Wait, "the copy on broker 2"),
+        (BEGUN, SEEN, Wait, "metadata that are as new as the progress"),
+        (REBUILT, replace(SEEN, isr=frozenset({1, 3})), Wait, "every replica to be in sync"),
+        (REBUILT, replace(JOINED, removing=frozenset({2})), Wait, "the end of the reassignment"),
+        (ENTRY, replace(SEEN, topic_id="another"), Stop, "deleted and created again"),
+        (ENTRY, replace(SEEN, min_insync=3), Stop, "it takes a spare broker"),
+        (ENTRY, replace(SEEN, replicas=(1, 2), isr=frozenset({1, 2})), Stop, "it takes a spare broker"),
+        (replace(ENTRY, copies=steps.MOST_COPIES), SEEN, Stop, "leaders change too often"),
     ],
 )
-def test_what_is_waited_for(entry: PartitionRepair, observed: ObservedPartition, condition: str) -> None:
+def test_what_is_waited_for_and_what_ends_the_repair_of_a_partition(
+    entry: PartitionRepair, observed: steps.ObservedPartition, kind: type[Wait | Stop], says: str
+) -> None:
     step = next_step(entry, observed)
-    assert isinstance(step, Wait)
-    assert condition in step.condition
-
-
-@pytest.mark.parametrize(
-    ("entry", "observed", "why"),
-    [
-        (ENTRY, replace(SEEN, topic_id="another"), "deleted and created again"),
-        (ENTRY, replace(SEEN, min_insync=3), "it takes a spare broker"),
-        (ENTRY, replace(SEEN, replicas=(1, 2), isr=frozenset({1, 2})), "it takes a spare broker"),
-        (replace(ENTRY, copies=MOST_COPIES), SEEN, "leaders change too often"),
-    ],
-)
-def test_what_ends_the_repair_of_a_partition(entry: PartitionRepair, observed: ObservedPartition, why: str) -> None:
-    step = next_step(entry, observed)
-    assert isinstance(step, Stop)
-    assert why in step.why
+    assert isinstance(step, kind)
+    assert says in (step.condition if isinstance(step, Wait) else step.why)
 
 
 def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None:
     entry = PartitionRepair(("t", 0), "id", (2, 1), 2, (1,), (2,), spare=3)
     observed = replace(SEEN, leader=1, replicas=(1, 2), isr=frozenset({1, 2}), min_insync=1, folders_bytes={1: 9, 2: 9})
-    assert next_step(replace(entry, copy=ReplicaCopying(3, 1, 7)), observed) == Reassign((1, 2, 3))
+    assert next_step(replace(entry, copy=steps.ReplicaCopying(3, 1, 7)), observed) == Reassign((1, 2, 3))
     copied = replace(entry, rebuilt=(3,))
     assert next_step(copied, replace(observed, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
     both = replace(entry, rebuilt=(3, 2))
@@ -113,4 +93,4 @@ def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None
     ("count", "min_insync", "expected"), [(2, 1, True), (3, 1, False), (3, 2, False), (3, 3, True), (4, 3, False)]
 )
 def test_when_a_spare_broker_is_needed(count: int, min_insync: int, expected: bool) -> None:  # noqa: FBT001
-    assert needs_spare(tuple(range(count)), min_insync) is expected
+    assert steps.needs_spare(tuple(range(count)), min_insync) is expected
