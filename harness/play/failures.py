@@ -1,11 +1,13 @@
 """Facts about a failed run: the replica that stalled, or the operation that a broker refused (`run_verdict`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from harness.clients import OPERATION_TIMEOUT_S
 from harness.clients.recorded import OperationFailedError
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
+from harness.host.clock import Clock
 from harness.judge.run_verdict import STALLED_S
 from harness.kafka_api import TopicPartition
 
@@ -36,6 +38,16 @@ def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object
     return {"refusal": {**refusal, "longest_silence_s": longest_silence_s(OPERATION_TIMEOUT_S)}}
 
 
+@contextmanager
+def timed(clock: Clock, took_s: list[float]) -> Iterator[None]:
+    """Append the seconds that the block takes, also if it raises."""
+    began_s = clock.now_s()
+    try:
+        yield
+    finally:
+        took_s.append(clock.now_s() - began_s)
+
+
 def stalled_replica(cluster: Cluster, waited_s: float) -> Mapping[str, object] | None:
     """Return ``stall`` for a replica that stays out of the ISR without a fault for `STALLED_S`; None where none does.
 
@@ -46,11 +58,8 @@ def stalled_replica(cluster: Cluster, waited_s: float) -> Mapping[str, object] |
 
     def is_back() -> bool:
         for broker in cluster.brokers:
-            began_s = cluster.clock.now_s()
-            try:
+            with timed(cluster.clock, took_s):
                 cluster.read(broker, [tp for tp, brokers in cluster.replicas.items() if broker in brokers])
-            finally:
-                took_s.append(cluster.clock.now_s() - began_s)
         out[:] = cluster.out_of_isr()
         return not out
 

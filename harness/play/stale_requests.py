@@ -33,6 +33,7 @@ from harness.kafka_api.messages import RefusedError, Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.topics import delete_records
 from harness.kafka_api.transactions import STRICT, OpenTransaction, abort_transaction, describe_producers
+from harness.play.failures import timed
 
 TOPIC: Final = "stale-requests"
 """Also the name of the transactional id and of the group."""
@@ -127,11 +128,9 @@ def delete_records_of_requests(cluster: Cluster) -> None:
 
     def are_deleted() -> bool:
         for broker in cluster.brokers:
-            began_s, request = cluster.clock.now_s(), list_log_starts([PARTITION])
-            try:
+            with timed(cluster.clock, took_s):
+                request = list_log_starts([PARTITION])
                 starts[broker] = ask(cluster.runtime.address(broker), request, ONE_ANSWER)[PARTITION]
-            finally:
-                took_s.append(cluster.clock.now_s() - began_s)
         return set(starts.values()) == {before}
 
     with suppress(RetriableError):  # The answer waits for every replica.

@@ -77,16 +77,16 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
 
 def _carried_out(truth: Truth, tp: TopicPartition, offset: int) -> Iterator[str]:
     """Yield the keys of a client's next transaction in a partition after the one at an offset, if it was aborted."""
-    by_number = defaultdict[int, set[str]](set)
-    for (place, _), write in truth.at.items():
-        if place == tp and write.transaction is not None:
-            by_number[write.transaction].add(write.key)
     opened = truth.at.get((tp, offset))
-    if opened is not None and opened.transaction is not None:
-        client = truth.transactions[opened.transaction].transactional_id
-        later = [n for n in by_number if n > opened.transaction and truth.transactions[n].transactional_id == client]
-        if later and truth.transactions[min(later)].outcome == ABORTED:
-            yield from by_number[min(later)]
+    if opened is None or opened.transaction is None:
+        return
+    client, later = truth.transactions[opened.transaction].transactional_id, defaultdict[int, set[str]](set)
+    for (place, _), write in truth.at.items():
+        number = write.transaction or 0
+        if place == tp and number > opened.transaction and truth.transactions[number].transactional_id == client:
+            later[number].add(write.key)
+    if later and truth.transactions[min(later)].outcome == ABORTED:
+        yield from later[min(later)]
 
 
 CAUSE = Cause("reopened-transaction", "a replica takes a transaction for open that its own log has ended", explain)

@@ -19,7 +19,7 @@ from typing import Final
 
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Poller
-from harness.judge.finding import name_of
+from harness.judge.finding import name_of, place_named
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
 from harness.run_folder.history import read_lines
@@ -63,8 +63,7 @@ def open_again(path: Path) -> Mapping[Replica, set[int]]:
     passed: dict[Replica, int] = {}
     for line in read_lines(path) if path.exists() else ():
         for name, (log_end, high_watermark, stable) in line["replicas"].items():
-            topic, _, partition = name.rpartition("-")
-            replica = line["broker"], (topic, int(partition))
+            replica = line["broker"], place_named(name)
             passed[replica] = max(stable, min(passed.get(replica, 0), log_end))
             if stable < min(passed[replica], high_watermark):
                 offsets[replica].add(stable)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from harness.broker_files.segments.batches import Batch, Record, iter_records, marker
 from harness.broker_files.segments.folder import batches_in, live_segments
 from harness.broker_files.side_files.producer_state import iter_txnindex
+from harness.judge.finding import place_named
 from harness.kafka_api import TopicPartition
 from harness.run_folder.history import HEADER_OP
 from harness.run_folder.store import AFTER_REJOIN, BROKERS, STATE, RunFolder
@@ -67,9 +68,9 @@ class ReplicaLog:
 def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str, Any]]]:
     """Yield each replica of a round, the folder with its copy, and its ``state.json``: empty where that is missing."""
     for path in sorted((folder.path / BROKERS).glob(f"*/{AFTER_REJOIN}/*/")):
-        broker, (topic, _, partition) = int(path.parts[-3]), path.name.rpartition("-")
+        broker = int(path.parts[-3])
         served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
-        yield (broker, (topic, int(partition))), path, json.loads(served.read_text()) if served.exists() else {}
+        yield (broker, place_named(path.name)), path, json.loads(served.read_text()) if served.exists() else {}
 
 
 def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.judge.consequences import STUCK_GROUP
+from harness.judge.finding import place_named
 from harness.judge.group_offsets import GroupKey, GroupView
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import GROUPS, Symptom
@@ -109,12 +110,11 @@ def group_log_of(events: Sequence[Mapping[str, Any]]) -> GroupLog:
         f, (kind, answered) = event["f"], answers.get(event["op"], ("", inf))
         answered = answered if kind == OK else inf
         if f in {SEND_OFFSET, COMMIT_OFFSET}:
-            topic, _, partition = event["input"].rpartition("-")
             ended, outcome = answered, {OK: COMMITTED, FAIL: ABORTED}.get(kind, UNKNOWN)
             if in_transaction := f == SEND_OFFSET:
                 ended = ends.get(transaction_of(event), inf)
                 outcome = outcomes.get(transaction_of(event), UNKNOWN)
-            changes[event["group"], (topic, int(partition))].append(
+            changes[event["group"], place_named(event["input"])].append(
                 OffsetChange(event["committed"], float(at), answered, ended, outcome, in_transaction)
             )
         elif f in {DELETE_GROUP, RECREATE}:

@@ -79,16 +79,7 @@ def unjudged(reason: str) -> RoundVerdict:
 def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Collection[str] = ()) -> RoundVerdict:
     """Return the verdict on a round. ``expected``: names of tolerated findings; these are listed, and no anomaly."""
     for stall in stalled(played.stall):
-        finding = RoundFinding(
-            anomaly=stall.anomaly,
-            broker=stall.broker,
-            topic=stall.topic,
-            partition=stall.partition,
-            count=1,
-            found_by=(BROKER,),
-            explanation=stall.explanation,
-            witness=stall.witness,
-        )
+        finding = _finding(stall.anomaly, {}, [replace(_symptom(stall), judge=BROKER)])
         verdict, reason = decide([str(finding)], [], "")
         return replace(unjudged(reason), verdict=verdict, findings=(finding,))
     if played.failure is not None or results is None:

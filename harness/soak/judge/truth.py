@@ -137,10 +137,11 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
     for (tp, key), writes in sorted(by_key.items()):
         states[tp][key] = _key_truth(log, writes, offsets)
-    remaining = {(tp, record.offset) for (_, tp), replica in replicas.items() for record in replica.records}
+    remaining: dict[TopicPartition, set[int]] = defaultdict(set)
     markers: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
     stale_markers: dict[TopicPartition, frozenset[int]] = defaultdict(frozenset)
     for (_, tp), replica in replicas.items():
+        remaining[tp] |= {record.offset for record in replica.records}
         stale_markers[tp] |= replica.stale_markers
         for ended in replica.ended:
             first = at.get((tp, ended.offset))
@@ -151,7 +152,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
             (broker, tp): (
                 *_wrong_records(log, tp, replica, at),
                 *_wrong_log(log, tp, replica, has_retention=tp[0] in with_retention),
-                *_wrong_states(states.get(tp, {}), replica, {offset for place, offset in remaining if place == tp}),
+                *_wrong_states(states.get(tp, {}), replica, remaining[tp]),
             )
             for (broker, tp), replica in replicas.items()
         },
