@@ -89,7 +89,6 @@ def log_of(target: str, name: str = "kafka-mutants") -> Path:
 
 LOG, EXECUTED_LOG = log_of(TARGET), log_of(TARGET, "kafka-mutants-executed")
 SET_ASIDE = HERE / "kafka_mutants_java" / "equivalent.toml"
-"""Reasons by id, for mutants that change nothing that is stored or served."""
 REJECTED = 3
 _PROBE = re.compile(rb"MUTATION POINT (\d+) EXECUTED")
 
@@ -160,6 +159,11 @@ def commit() -> str:
         for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", ".", ":!results", ":!docs"])
     )
     return f"{head}-dirty" if changed else head
+
+
+def set_aside() -> dict[str, str]:
+    """Return the reasons by id of mutants that change nothing that is stored or served."""
+    return tomllib.loads(SET_ASIDE.read_text())
 
 
 def read(log: Path) -> list[dict[str, Any]]:
@@ -390,9 +394,10 @@ def run(mutants: tuple[str, ...], number: int, detectors: tuple[str, ...], resul
     ends_s = time.monotonic() + seconds
     done = set() if mutants else {(line["mutant"], line["detector"]) for line in read(LOG)}
     reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
+    aside = set_aside().keys() | {line["mutant"] for line in read(LOG) if line["verdict"] == "rejected"}
     with_audit = AUDIT in detectors
     for detector in (name for name in detectors if name != AUDIT):
-        for mutant in mutants or [point.mutant for point in draw(number)]:
+        for mutant in mutants or [point.mutant for point in draw(number) if point.mutant not in aside]:
             if (mutant, detector) in done or mutant not in reached.get(detector, {mutant}):
                 continue
             if time.monotonic() > ends_s:
@@ -456,7 +461,7 @@ def table(number: int) -> None:
     """Print the table of a draw in Markdown, and the sums."""
     reached = {line["detector"]: set(line["executed"]) for line in read(EXECUTED_LOG)}
     lines = {(line["mutant"], line["detector"]): line for line in (*read(log_of(TESTED)), *read(LOG))}
-    aside = tomllib.loads(SET_ASIDE.read_text()) if SET_ASIDE.exists() else {}
+    aside = set_aside()
     ours = [name for name in (*DETECTORS, SOAK) if name in reached or any(detector == name for _, detector in lines)]
     names = [*ours, UNIT_TESTS]
     print(f"| Mutant | Change | {' | '.join(names)} |\n|{'---|' * (len(names) + 2)}")
