@@ -75,10 +75,13 @@ def commit_offsets(
 
 
 def fetch_offsets(
-    group: str, partitions: Iterable[TopicPartition], *, require_stable: bool
+    group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> Request[CommittedOffsets]:
-    """Return the offsets that a group would continue at. Raises `RefusedError` for an answer without a partition."""
-    asked = list(partitions)
+    """Return the offsets that a group would continue at. Raises `RefusedError` for an answer without a partition.
+
+    ``partitions``: None for all that the group has an offset of.
+    """
+    asked = list(partitions or ())
 
     def decode(answer: Any) -> CommittedOffsets:
         if not answer.error_code:
@@ -87,7 +90,7 @@ def fetch_offsets(
         errors = [why for _, why in errors_in(answer.to_dict())]
         return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, *errors[:1])
 
-    topics = numbers_per_topic(asked)
+    topics = None if partitions is None else numbers_per_topic(asked)
     return request(OffsetFetchRequest, VERSION, decode, group_id=group, topics=topics, require_stable=require_stable)
 
 
@@ -138,14 +141,19 @@ class ProducerIdentity:
     producer_epoch: int = -1
 
 
-def init_producer_id(transactional_id: str | None, timeout_ms: int) -> Request[ProducerIdentity]:
-    """Return a producer's id, or a higher epoch; an open transaction is aborted first. For its coordinator."""
+def init_producer_id(
+    transactional_id: str | None, timeout_ms: int, known: ProducerIdentity | None = None
+) -> Request[ProducerIdentity]:
+    """Return a producer's id, or a higher epoch; an open transaction is aborted first. For its coordinator.
+
+    ``known``: the producer continues after an error, unless it was fenced (KIP-360).
+    """
 
     def decode(answer: Any) -> ProducerIdentity:
         raise_for_errors(answer, "a producer id")
         return ProducerIdentity(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    producer = asdict(ProducerIdentity(transactional_id))
+    producer = asdict(known or ProducerIdentity(transactional_id))
     return request(protocol.InitProducerIdRequest, 4, decode, transaction_timeout_ms=timeout_ms, **producer)
 
 

@@ -4,26 +4,32 @@ Client libraries do not send them, but a network delivers requests late. Sources
 epochs of batches and markers: KIP-98, KIP-360, KIP-1228), ``TransactionCoordinator``, and the verification of KIP-890.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 from kafka.protocol.metadata import CoordinatorType
-from kafka.protocol.producer import WriteTxnMarkersRequest
+from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.run_verdict import LONGEST_SILENCE_S, STALLED_S
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import (
+    END,
     ProducerIdentity,
     add_offsets,
     add_partition,
     commit_in_transaction,
+    delete_offset,
     end_transaction,
+    fetch_offsets,
     init_producer_id,
     produce,
 )
@@ -56,63 +62,142 @@ def accepted_stale_requests(cluster: Cluster, *, has_groups: bool) -> list[str]:
     Raises `RefusedError` where a broker refuses a valid request, else `HarnessError` and OSError where one fails.
     """
     cluster.admin.create_topics({PARTITION: cluster.brokers}, {})
-    return [request for request, is_accepted in _answers(cluster, has_groups=has_groups) if is_accepted]
+    requests = _Requests(cluster)
+    answers = chain(
+        requests.of_plain_producer(),
+        requests.of_transactions(has_groups=has_groups),
+        requests.of_next_version(),
+        requests.at_next_coordinator(),
+    )
+    return [request for request, is_accepted in answers if is_accepted]
 
 
-def _answers(cluster: Cluster, *, has_groups: bool) -> Iterator[tuple[str, bool]]:
-    valid, leader, coordinator = partial(_valid, cluster), partial(_leader, cluster), partial(_coordinator, cluster)
+@dataclass(frozen=True)
+class _Requests:
+    """Requests of producers, and whether the brokers of ``cluster`` accept them."""
 
-    def write(producer: ProducerIdentity, sequence: int) -> Request[None]:
-        batch = _batch(producer, sequence, cluster.clock.time_ms())
-        return produce(PARTITION, batch, producer.transactional_id)
+    cluster: Cluster
 
-    def stale(request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
-        return request, _is_accepted(where(), message)
+    def of_plain_producer(self) -> Iterator[tuple[str, bool]]:
+        plain = self.valid(self.leader, init_producer_id(None, TIMEOUT_MS))
+        self.write(plain, 0)
+        yield self.stale("a batch after a lost one", self.leader, self.batch(plain, 5))
+        end = self.end()
+        self.write(plain, 0)
+        yield "a batch for the second time", self.end() != end
 
-    def commit(producer: ProducerIdentity) -> None:
-        """Commit a transaction, and wait for its marker."""
-        end = valid(leader, list_log_ends([PARTITION]))
-        valid(coordinator, end_transaction(producer, is_commit=True))
-        cluster.wait(lambda: valid(leader, list_log_ends([PARTITION])) != end, "the marker of a transaction")
+    def of_transactions(self, *, has_groups: bool) -> Iterator[tuple[str, bool]]:
+        stale, leader, coordinator = self.stale, self.leader, self.coordinator
+        fenced = self.valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
+        yield stale("a batch without a transaction", leader, self.batch(fenced, 0))
+        yield stale("the end of a transaction that did not begin", coordinator, end_transaction(fenced, is_commit=True))
+        self.begin(fenced)
+        self.write(fenced, 0)
+        self.complete(fenced)
+        yield stale("a batch after the end of its transaction", leader, self.batch(fenced, 1))
+        producer = self.valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
+        self.begin(producer)
+        self.write(producer, 0)
+        yield stale("a batch of a fenced producer", leader, self.batch(fenced, 1))
+        yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
+        yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
+        known = self.valid(leader, describe_producers([PARTITION]))[PARTITION]
+        if isinstance(known, str):
+            raise HarnessError(f"DescribeProducers of {TOPIC}-0: {known}")
+        (epoch,) = (it.coordinator_epoch for it in known if it.producer_id == producer.producer_id)
+        if self.valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
+            yield stale("a marker of the transaction before", leader, _abort(producer, epoch, STRICT))
+        yield stale("a marker of a fenced producer in a transaction", leader, _abort(fenced, epoch))
+        of_group = partial(self.coordinator, CoordinatorType.GROUP)
+        if has_groups:
+            self.valid(coordinator, add_offsets(producer, TOPIC))
+            self.valid(of_group, commit_in_transaction(producer, TOPIC, {PARTITION: 1}))
+        self.complete(producer)
+        if has_groups:
+            self.wait_offsets(of_group, {PARTITION: 1})
+            self.valid(of_group, delete_offset(TOPIC, PARTITION))
+            self.wait_offsets(of_group, {})
+        yield stale("a marker of a fenced producer", leader, _abort(fenced, LATEST))
+        yield stale("a marker of a fenced coordinator", leader, _abort(producer, FENCED))
 
-    def abort(producer: ProducerIdentity, coordinator_epoch: int, version: int = 1) -> Request[None]:
-        transaction = OpenTransaction(producer.producer_id, producer.producer_epoch, 0)
-        return abort_transaction(PARTITION, transaction, coordinator_epoch, version=version)
+    def of_next_version(self) -> Iterator[tuple[str, bool]]:
+        """Transactions of KIP-890: a batch begins them, and their end gives the producer its next epoch."""
+        versions = (END[2], END[1])
+        if self.valid(self.coordinator, choose_version(EndTxnRequest, versions)) != END[2]:
+            return
+        ended = self.valid(self.coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
+        self.write(ended, 0, version=2)
+        producer = self.complete(ended, version=2)
+        if self.valid(self.coordinator, end_transaction(ended, is_commit=True, transaction_version=2)) != producer:
+            raise RefusedError("the end of a transaction, for the second time: another producer is answered")
+        abort = end_transaction(ended, is_commit=False, transaction_version=2)
+        yield self.stale("the abort of a committed transaction", self.coordinator, abort)
+        yield self.stale("a batch of the epoch before", self.leader, self.batch(ended, 1, version=2))
+        self.write(producer, 0, version=2)
+        self.complete(producer, version=2)
 
-    plain = valid(leader, init_producer_id(None, TIMEOUT_MS))
-    valid(leader, write(plain, 0))
-    yield stale("a batch after a lost one", leader, write(plain, 5))
-    end = valid(leader, list_log_ends([PARTITION]))
-    valid(leader, write(plain, 0))
-    yield "a batch for the second time", valid(leader, list_log_ends([PARTITION])) != end
+    def at_next_coordinator(self) -> Iterator[tuple[str, bool]]:
+        """Producers that take each other's place, and a coordinator that must load the transaction of the last."""
+        fenced = self.valid(self.coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
+        self.begin(fenced)
+        producer = self.valid(self.coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
+        self.begin(producer)
+        self.complete(producer, is_commit=False)
+        again = init_producer_id(TOPIC, TIMEOUT_MS, fenced)
+        yield self.stale("the next epoch for a fenced producer", self.coordinator, again)
+        fenced, producer = producer, self.valid(self.coordinator, init_producer_id(TOPIC, TIMEOUT_MS, producer))
+        self.begin(producer)
+        self.write(producer, 0)
+        first, *others = self.cluster.brokers
+        self.cluster.coordinate_on([*others, first])
+        self.begin(producer)
+        end = end_transaction(fenced, is_commit=True)
+        yield self.stale("the end of a fenced producer, at the next coordinator", self.coordinator, end)
+        self.complete(producer)
 
-    fenced = valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
-    yield stale("a batch without a transaction", leader, write(fenced, 0))
-    yield stale("the end of a transaction that did not begin", coordinator, end_transaction(fenced, is_commit=True))
-    valid(coordinator, add_partition(fenced, PARTITION))
-    valid(leader, write(fenced, 0))
-    commit(fenced)
-    yield stale("a batch after the end of its transaction", leader, write(fenced, 1))
-    producer = valid(coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
-    valid(coordinator, add_partition(producer, PARTITION))
-    valid(leader, write(producer, 0))
-    yield stale("a batch of a fenced producer", leader, write(fenced, 1))
-    yield stale("a partition for a fenced producer", coordinator, add_partition(fenced, PARTITION))
-    yield stale("the end of a fenced producer", coordinator, end_transaction(fenced, is_commit=True))
-    known = valid(leader, describe_producers([PARTITION]))[PARTITION]
-    if isinstance(known, str):
-        raise HarnessError(f"DescribeProducers of {TOPIC}-0: {known}")
-    (epoch,) = (it.coordinator_epoch for it in known if it.producer_id == producer.producer_id)
-    if valid(leader, choose_version(WriteTxnMarkersRequest, (STRICT, 1))) == STRICT:
-        yield stale("a marker of the transaction before", leader, abort(producer, epoch, STRICT))
-    yield stale("a marker of a fenced producer in a transaction", leader, abort(fenced, epoch))
-    if has_groups:
-        valid(coordinator, add_offsets(producer, TOPIC))
-        of_group = partial(_coordinator, cluster, CoordinatorType.GROUP)
-        valid(of_group, commit_in_transaction(producer, TOPIC, {PARTITION: 1}))
-    commit(producer)
-    yield stale("a marker of a fenced producer", leader, abort(fenced, LATEST))
-    yield stale("a marker of a fenced coordinator", leader, abort(producer, FENCED))
+    def batch(self, producer: ProducerIdentity, sequence: int, version: int = 1) -> Request[None]:
+        batch = _batch(producer, sequence, self.cluster.clock.time_ms())
+        return produce(PARTITION, batch, producer.transactional_id, version)
+
+    def write(self, producer: ProducerIdentity, sequence: int, version: int = 1) -> None:
+        self.valid(self.leader, self.batch(producer, sequence, version))
+
+    def begin(self, producer: ProducerIdentity) -> None:
+        self.valid(self.coordinator, add_partition(producer, PARTITION))
+
+    def complete(self, producer: ProducerIdentity, version: int = 1, *, is_commit: bool = True) -> ProducerIdentity:
+        """End a transaction, and wait for its marker. Return the producer's next identity."""
+        end, request = self.end(), end_transaction(producer, is_commit=is_commit, transaction_version=version)
+        later = self.valid(self.coordinator, request)
+        _wait(self.cluster, lambda: "" if self.end() != end else f"{TOPIC}-0 ends at {end}", "a transaction's marker")
+        return later
+
+    def wait_offsets(self, of_group: Where, offsets: Mapping[TopicPartition, int]) -> None:
+        def lacks() -> str:
+            requests = [fetch_offsets(TOPIC, partitions, require_stable=True) for partitions in (None, [PARTITION])]
+            answers = [self.valid(of_group, request) for request in requests]
+            return "" if all(answer.offsets == offsets for answer in answers) else f"the answers are {answers}"
+
+        _wait(self.cluster, lacks, f"group {TOPIC} to have the offsets {offsets}")
+
+    def end(self) -> int | str:
+        return self.valid(self.leader, list_log_ends([PARTITION]))[PARTITION]
+
+    def leader(self) -> Address:
+        return _leader(self.cluster)
+
+    def coordinator(self, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Address:
+        return self.valid(self.leader, find_coordinator(TOPIC, kind))
+
+    def valid(self, where: Where, request: Request[T]) -> T:
+        return _valid(self.cluster, where, request)
+
+    def stale(self, request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
+        try:
+            ask(where(), message, ONE_ANSWER)
+        except (RefusedError, RetriableError):
+            return request, False
+        return request, True
 
 
 def delete_records_of_requests(cluster: Cluster) -> None:
@@ -123,23 +208,34 @@ def delete_records_of_requests(cluster: Cluster) -> None:
     before = _valid(cluster, partial(_leader, cluster), list_high_watermarks([PARTITION]))[PARTITION]
     if isinstance(before, str):
         raise HarnessError(f"the high watermark of {TOPIC}-0 is not known: {before}")
-    starts: dict[int, int | str] = {}
-    took_s = [0.0]
 
-    def are_deleted() -> bool:
-        for broker in cluster.brokers:
-            with timed(cluster.clock, took_s):
-                request = list_log_starts([PARTITION])
-                starts[broker] = ask(cluster.runtime.address(broker), request, ONE_ANSWER)[PARTITION]
-        return set(starts.values()) == {before}
+    def not_deleted() -> str:
+        starts = {
+            broker: ask(cluster.runtime.address(broker), list_log_starts([PARTITION]), ONE_ANSWER)[PARTITION]
+            for broker in cluster.brokers
+        }
+        return "" if set(starts.values()) == {before} else f"they begin at {starts}"
 
     with suppress(RetriableError):  # The answer waits for every replica.
         ask(_leader(cluster), delete_records(PARTITION, before), RetryPolicy(answer_s=2 * ONE_ANSWER.answer_s))
+    _wait(cluster, not_deleted, f"every replica of {TOPIC}-0 to begin at {before}")
+
+
+def _wait(cluster: Cluster, lacks: Callable[[], str], what: str) -> None:
+    """Wait until nothing is lacking. Raise `RefusedError` if that takes longer than brokers and machine explain."""
+    took_s = [0.0]
+    lacking = [""]
+
+    def is_there() -> bool:
+        with timed(cluster.clock, took_s):
+            lacking[:] = [lacks()]
+        return not lacking[0]
+
     try:
-        cluster.wait(are_deleted, f"every replica of {TOPIC}-0 to begin at {before}", STALLED_S)
+        cluster.wait(is_there, what, STALLED_S)
     except WaitTimeoutError as error:
         raised = RefusedError if max(took_s) <= LONGEST_SILENCE_S else HarnessError
-        raise raised(f"{error}; they begin at {starts}") from error
+        raise raised(f"{error}; {lacking[0]}") from error
 
 
 def _batch(producer: ProducerIdentity, sequence: int, time_ms: int) -> bytes:
@@ -154,22 +250,15 @@ def _batch(producer: ProducerIdentity, sequence: int, time_ms: int) -> bytes:
     )
 
 
+def _abort(producer: ProducerIdentity, coordinator_epoch: int, version: int = 1) -> Request[None]:
+    transaction = OpenTransaction(producer.producer_id, producer.producer_epoch, 0)
+    return abort_transaction(PARTITION, transaction, coordinator_epoch, version=version)
+
+
 def _leader(cluster: Cluster) -> Address:
     return cluster.runtime.address(cluster.brokers[0])
-
-
-def _coordinator(cluster: Cluster, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Address:
-    return _valid(cluster, partial(_leader, cluster), find_coordinator(TOPIC, kind))
 
 
 def _valid(cluster: Cluster, where: Where, request: Request[T]) -> T:
     """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
     return retried(lambda: ask(where(), request, ONE_ANSWER), cluster.clock, cluster.settle_s, (RetriableError,))
-
-
-def _is_accepted(address: Address, request: Request[T]) -> bool:
-    try:
-        ask(address, request, ONE_ANSWER)
-    except (RefusedError, RetriableError):
-        return False
-    return True
