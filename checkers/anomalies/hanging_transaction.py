@@ -39,8 +39,8 @@ def check(judged: Judged) -> DataFrame:
         key=None,
         effect=VISIBLE,
         explanation=sentence(
-            "read_committed is frozen at {first_offset} on every replica: the transaction of producer {producer_id} "
-            "({transactional_id}) is open there, and its coordinator has finished it ({state})"
+            "read_committed is frozen at {first_offset} on every replica that was read: the transaction of producer "
+            "{producer_id} ({transactional_id}) is open there, and its coordinator has finished it ({state})"
         ),
         witness="transactional_id, state AS coordinator_says, high_watermark AS high_watermark_here",
     )

@@ -111,7 +111,7 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
 def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) -> DataFrame:
     """Return `DOUBT`; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
     below = f"coalesce(read_bound, {UNBOUNDED}) AS below"
-    asked = replicas.where("open IS NOT NULL").selectExpr(*REPLICA, "open", below)
+    asked = replicas.where("open IS NOT NULL").selectExpr(*REPLICA, "open", "log_start", below)
     answered = (
         asked.select(*REPLICA, "below", f.explode("open").alias("txn"))
         .selectExpr(*REPLICA, "below", "txn[0] AS producer_id", "txn[2] AS answered_at")
@@ -127,7 +127,9 @@ def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) 
     other_transactions = (
         answered.select(*_PRODUCER, "answered_at")
         .join(derived, _PRODUCER, "full")
-        .where("answered_at IS NULL OR derived_at IS NULL")
+        .join(asked.select(*REPLICA, "log_start"), REPLICA)
+        # A raised log start offset removes a transaction's batches from the log, not from the answer.
+        .where("answered_at IS NULL OR (derived_at IS NULL AND answered_at >= log_start)")
         .select(
             *_doubt_at(f.coalesce("derived_at", "answered_at")),
             reason(

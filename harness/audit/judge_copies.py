@@ -19,7 +19,7 @@ from checkers.consistency import side_files
 from checkers.consistency.doubts import CONTRADICTION
 from checkers.consistency.side_files import with_served_aborts
 from checkers.evidence.tables import REPLICA, Evidence, load_copies
-from checkers.finding import LISTED, first_rows
+from checkers.finding import HANGING_TRANSACTION, LISTED, first_rows
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.batch_outcomes import without_unreplicated_tails
 from checkers.replay.judged import Judged, judge
@@ -38,6 +38,7 @@ from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
 from harness.run_folder.store import AUDIT_RUN, new_run_id
+from harness.schedules.catalog import Anomaly
 from harness.spark.background import start_compilation
 from harness.spark.jobs import failures_reported, stages_reported, threads
 from harness.spark.options import SparkOptions
@@ -180,6 +181,7 @@ def assemble(
     values = values_of(rows_of_run[VALUES])
     findings = [with_states(finding, disputes, values) for finding in attribute(disagreements, disputes)]
     findings = [finding for finding in findings + span_findings if finding.place not in contradicted]
+    findings = [_undecided_if_unread(f, compared[f.place], evidence.replicas.get(f.place)) for f in findings]
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
@@ -270,6 +272,18 @@ def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, Mapp
     return [
         f"the log of broker {shortest} ends at {end}, and broker {cleaned[0]} has cleaned beyond that: {CANNOT_COMPARE}"
     ]
+
+
+def _undecided_if_unread(finding: Finding, compared: Sequence[int], assigned: Sequence[int] | None) -> Finding:
+    """Return a hanging transaction as undecided where a replica that was not read may have ended it.
+
+    ``assigned``: the brokers of all replicas; None if they are unknown.
+    """
+    is_whole = len(compared) > 1 if assigned is None else {*assigned} <= {*compared}
+    if is_whole or finding.anomaly != HANGING_TRANSACTION:
+        return finding
+    names = (str(Anomaly.STUCK_LSO), HANGING_TRANSACTION)
+    return replace(finding, anomaly=names[0], candidates=names, decided=False)
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:

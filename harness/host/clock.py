@@ -155,7 +155,10 @@ class Stages:
 
 def time_text(time_ms: int) -> str:
     """Return a time in UTC, to the second."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError):  # clients choose timestamps, and users retentions
+        return f"{time_ms} ms"
 
 
 def duration_text(seconds: float) -> str:

@@ -4,7 +4,7 @@ Brokers silently leave out transactional ids on which a user has no right to Des
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
@@ -18,11 +18,16 @@ ENDING_STATES: Final = ("PrepareCommit", "PrepareAbort")
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """An open transaction of a replica."""
+    """An open transaction of a replica.
+
+    ``last_time_ms``: of the producer's last batch; -1 if it is unknown. ``coordinator_epoch``: as in `ActiveProducer`.
+    """
 
     producer_id: int
     producer_epoch: int
     first_offset: int
+    last_time_ms: int = field(default=-1, compare=False)
+    coordinator_epoch: int = field(default=-1, compare=False)
 
 
 OpenTransactions: TypeAlias = "tuple[OpenTransaction, ...] | None"
@@ -41,6 +46,7 @@ class ActiveProducer:
     last_sequence: int
     first_offset: int | None
     coordinator_epoch: int
+    last_time_ms: int = -1
 
 
 def describe_producers(
@@ -58,7 +64,12 @@ def describe_producers(
 def _producer(producer: Any) -> ActiveProducer:
     offset = producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
     return ActiveProducer(
-        producer.producer_id, producer.producer_epoch, producer.last_sequence, offset, producer.coordinator_epoch
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        offset,
+        producer.coordinator_epoch,
+        producer.last_timestamp,
     )
 
 
@@ -67,7 +78,7 @@ def open_transactions(producers: tuple[ActiveProducer, ...] | str) -> OpenTransa
     if isinstance(producers, str):
         return None
     return tuple(
-        OpenTransaction(p.producer_id, p.producer_epoch, p.first_offset)
+        OpenTransaction(p.producer_id, p.producer_epoch, p.first_offset, p.last_time_ms, p.coordinator_epoch)
         for p in producers
         if p.first_offset is not None
     )
@@ -132,18 +143,20 @@ STRICT: Final = 2
 
 
 def abort_transaction(
-    partition: TopicPartition, transaction: OpenTransaction, coordinator_epoch: int = 0, *, version: int = 1
+    partition: TopicPartition, transaction: OpenTransaction, coordinator_epoch: int | None = None, *, version: int = 1
 ) -> Request[None]:
     """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader.
 
-    `AbortTransactionHandler` sends this default if DescribeProducers has no marker. ``version``: 1, or `STRICT`.
+    ``coordinator_epoch``: None for that of the producer's last marker, as a lower one is refused; 0 without a marker
+    (`AbortTransactionHandler`). ``version``: 1, or `STRICT`.
     """
+    known_epoch = max(transaction.coordinator_epoch, 0)
     marker = {
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
         "transaction_result": False,
         "topics": numbers_per_topic([partition]),
-        "coordinator_epoch": coordinator_epoch,
+        "coordinator_epoch": known_epoch if coordinator_epoch is None else coordinator_epoch,
     } | ({"transaction_version": STRICT} if version == STRICT else {})
 
     action = f"the transaction in {partition[0]}-{partition[1]} cannot be aborted"

@@ -293,4 +293,5 @@ def test_it_and_what_the_prefilter_says_can_be_printed_and_are_json(capsys: pyte
     assert "producer 7 from 10" in printed(replica_table(filtered.statuses), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(filtered)))
     assert [replica["broker"] for replica in parsed["suspicions"]] == [2]
-    assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]
+    opened = {"producer_id": 7, "producer_epoch": 3, "first_offset": 10, "last_time_ms": -1, "coordinator_epoch": -1}
+    assert parsed["replicas"][1]["open"] == [opened]

@@ -7,14 +7,15 @@ from typing import Any
 import kafka.errors
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
+from fakes.clock import NOW_MS
 
 from harness.audit.live.broker_reports import NOTHING_SEEN
-from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
+from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, UNKNOWN_MS, Prefiltered, prefilter
 from harness.errors import UsageError
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 PRODUCER, EPOCH, FIRST = 7, 3, 10
-OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)
+OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST, last_time_ms=0),)
 HOLDS = Held(high_watermark=20, last_stable_offset=FIRST, open=OPEN)
 PAST = Held(high_watermark=20, last_stable_offset=20)
 WORD = TransactionDescription(1, "tx", "Ongoing", PRODUCER, EPOCH, 1000, frozenset({TP}))
@@ -115,6 +116,17 @@ def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hang
     result = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
     assert [(other.anomaly, other.broker) for other in result.suspicions] == [(HANGING_TRANSACTION, n) for n in (1, 2)]
     assert words in result.suspicions[0].explanation
+
+
+@pytest.mark.parametrize("last_time_ms", [-1, NOW_MS - UNKNOWN_MS + 1])
+def test_a_transaction_of_an_id_that_the_user_may_not_describe_does_not_hang(last_time_ms: int) -> None:
+    held = replace(HOLDS, open=(replace(OPEN[0], last_time_ms=last_time_ms),))
+    assert filtered({1: [held], 2: [held]}, (replace(WORD, producer_id=99),)).suspicions == ()
+
+
+def test_a_replica_that_does_not_answer_may_have_the_marker() -> None:
+    (suspicion,) = filtered({2: [HOLDS]}, (replace(COMPLETE[0], coordinator=2),), absent=(1,)).suspicions
+    assert suspicion.anomaly == STUCK_LSO
 
 
 OTHER_WORD: dict[str, Any] = {"words": (replace(WORD, producer_id=99),)}

@@ -1,6 +1,7 @@
 """Differences that go away when brokers are asked again are not reported; those that may hide others are read again."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,9 +46,11 @@ def reading(**rows: Any) -> CheckedReading:
 class Script:
     """Returns one reading after the other, and records the requests. ``gone``: offsets that brokers show no longer."""
 
-    def __init__(self, *readings: CheckedReading, gone: Collection[int] = ()) -> None:
+    def __init__(
+        self, *readings: CheckedReading, gone: Collection[int] = (), unanswered: Collection[int] = ()
+    ) -> None:
         self.readings = list(readings)
-        self.gone = gone
+        self.gone, self.unanswered = gone, unanswered
         self.asked: list[Collection[Place]] = []
         self.evidence: set[DisputedItem] = set()
 
@@ -58,7 +61,8 @@ class Script:
 
     def still_there(self, evidence: Iterable[DisputedItem]) -> set[DisputedItem]:
         self.evidence = set(evidence)
-        return {shown for shown in self.evidence if shown.offset not in self.gone}
+        still = {shown for shown in self.evidence if shown.offset not in self.gone}
+        return {replace(i, shown_by=settle.UNANSWERED) if i.offset in self.unanswered else i for i in still}
 
     def result(self) -> CheckedReading:
         return read_until_settled(self.read, BOTH, self.still_there)
@@ -91,6 +95,12 @@ def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readi
     result = script.result()
     assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", CHANGING),)})
     assert script.readings == []
+
+
+def test_a_difference_that_a_broker_cannot_show_again_is_not_reported() -> None:
+    script = Script(reading(stuck_lso=[row(A, 1)]), reading(), unanswered=[1])
+    assert script.result().rows["stuck_lso"] == []
+    assert script.asked == [BOTH, {A}]
 
 
 def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are() -> None:
@@ -144,12 +154,12 @@ def test_what_a_broker_still_shows(shown_by: str, shown: set[int], gone: set[int
     assert {item.offset for items in there for item in items} == shown
 
 
-def test_what_cannot_be_asked_counts_as_still_there() -> None:
+def test_what_cannot_be_asked_is_unanswered() -> None:
     evidence = {DisputedItem(broker, TP, 3, RECORD, None) for broker in (1, 2)}
     held = Held(10, 10, batches=(batch(7),))
     for failure in ({"dies_after": 0}, {"error": NOT_LEADER}):
         brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, **failure)}
-        assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, RECORD, None)}
+        assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, settle.UNANSWERED, None)}
 
 
 def test_many_partitions_are_looked_up_in_one_request_and_other_offsets_in_further_ones() -> None:

@@ -197,7 +197,7 @@ def _compare_outcomes(replicas: Sequence[KeyReplica], bound: int, result: Compar
         if len({record.leader_epoch for _, record in copies}) > 1:
             result.doubts.append(f"offset {offset}: replicas have records of different leader epochs")
         elif len(brokers) > 1:
-            last = max(record.ended_at for _, record in copies if record.ended_at is not None)
+            last = max((record.ended_at for _, record in copies if record.ended_at is not None), default=offset)
             text = " and ".join(f"{outcome} on {brokers_text(on)}" for outcome, on in sorted(brokers.items()))
             if last < bound:
                 result.differences.append(f"offset {offset}: {text}")

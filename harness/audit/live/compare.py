@@ -10,7 +10,7 @@ of its keys.
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from harness.audit.live.spool import ReadWithExecutors, SpoolResult, copies_of, 
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.broker_files.segments.key_share import KeyShare
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.host.java import Java, find_java
 from harness.host.leftovers import PRIVATE
 from harness.host.workspace import Workspace
@@ -91,16 +91,25 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
             waves = waves_of(sizes, request.spool_limit_bytes)
         done: list[CheckedReading] = []
         interrupt: KeyboardInterrupt | None = None
+        why = INTERRUPTED
         try:
             for number, places in enumerate(waves, 1):
                 wave = f", wave {number} of {len(waves)}" if len(waves) > 1 else ""
                 done.append(comparer.compare(answers, places, wave))
         except KeyboardInterrupt as error:
             interrupt = error
-        interrupted = {place: (INTERRUPTED,) for places in waves[len(done) :] for place in places}
-        compared = merged([*done, CheckedReading((), NO_ROWS, interrupted)])
+        except HarnessError as error:
+            if not done:
+                raise
+            why = UnknownReason("not-read", str(error))
+        unread = {place: (why,) for places in waves[len(done) :] for place in places}
         # Leadership is evidence only where it did not change while replicas were read.
-        after = describe(answers.cluster.client, request.topics) if done else None
+        after = None
+        with suppress(HarnessError):
+            after = describe(answers.cluster.client, request.topics, may_miss=True) if done else None
+        if after is not None:
+            unread |= reassigned(answers.cluster, after)
+        compared = merged([*done, CheckedReading((), NO_ROWS, unread)])
         log = None
         if request.controllers and after is not None:
             progress.stage("fetch the metadata log")
@@ -109,6 +118,16 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         if interrupt is not None:
             raise InterruptedAudit(verdict) from interrupt
         return verdict
+
+
+def reassigned(before: AuditedCluster, after: AuditedCluster) -> dict[Place, tuple[UnknownReason, ...]]:
+    """Return the partitions whose replicas are on other brokers since, as these were not read."""
+    why = UnknownReason("changing", "it was reassigned while it was read")
+    return {
+        place: (why,)
+        for place, state in before.state.partitions.items()
+        if (now := after.state.partitions.get(place)) is not None and {*now.replicas} != {*state.replicas}
+    }
 
 
 @dataclass(frozen=True)

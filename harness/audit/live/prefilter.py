@@ -32,6 +32,9 @@ from harness.kafka_api import TopicPartition
 from harness.kafka_api.metadata import ClusterState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
+UNKNOWN_MS = 86_400_000
+"""A transaction of an unknown producer hangs if its last record is older. Its transactional id may be one that this
+user may not describe, and no ``transaction.max.timeout.ms`` is as long."""
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
 
@@ -100,7 +103,7 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
     coordinator_answers = ask_coordinators(cluster, before.open_producers)
     latest = replica_statuses(cluster)
     pending = [
-        *by_open_transactions(cluster.state, before, latest, coordinator_answers),
+        *by_open_transactions(cluster.state, before, latest, coordinator_answers, cluster.client.clock.time_ms()),
         *by_last_stable_offsets(latest),
     ]
     confirmed: list[Suspicion] = []
@@ -140,6 +143,7 @@ def by_open_transactions(
     before: ReplicaStatuses,
     statuses: ReplicaStatuses,
     coordinator_answers: TransactionDescriptions,
+    now_ms: int,
 ) -> Iterator[PendingSuspicion]:
     """Suspect each replica that has a transaction open which another replica is past.
 
@@ -159,10 +163,11 @@ def by_open_transactions(
             if described is not None:
                 reason += f"; the coordinator of {escape(described.transactional_id)} says {described.state}"
         else:
-            why_ended = _why_ended(coordinator_answers, tp, transaction)
+            why_ended = _why_ended(coordinator_answers, tp, transaction, now_ms)
             if (broker, tp, _identity(transaction)) not in open_before or why_ended is None or leader not in replicas:
                 continue
-            if _has_open(replicas[leader], transaction):
+            # A replica that does not answer may have the marker: then the others are stuck.
+            if _has_open(replicas[leader], transaction) and replicas.keys() >= {*cluster.partitions[tp].replicas}:
                 anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
             reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
@@ -209,13 +214,14 @@ def _identity(transaction: OpenTransaction) -> tuple[int, int]:
 
 
 def _why_ended(
-    coordinator_answers: TransactionDescriptions, partition: TopicPartition, transaction: OpenTransaction
+    coordinator_answers: TransactionDescriptions, partition: TopicPartition, transaction: OpenTransaction, now_ms: int
 ) -> str | None:
     """Return why the transaction has ended by its coordinator; None where it may be ongoing."""
     described = coordinator_answers.by_producer.get(transaction.producer_id)
     if described is None:
         unknown = "no coordinator knows that producer, among the transactional ids that this user may describe"
-        return None if coordinator_answers.gaps else unknown
+        is_old = 0 <= transaction.last_time_ms < now_ms - UNKNOWN_MS
+        return unknown if is_old and not coordinator_answers.gaps else None
     coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
     if described.state in FINISHED:
         return f"{coordinator} says {described.state}"

@@ -31,13 +31,18 @@ from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_version, fetch
 
 READINGS = 3
+UNANSWERED: Final = "unanswered"
+"""In place of ``shown_by``: an item that a broker refuses to show, which proves nothing."""
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
 """Tables whose rows brokers are asked about again."""
 GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"})
 """Tables with rows that stand for several records."""
 MOST_LOOKED_UP = 1_000
 """The most differences of a partition about which brokers are asked again."""
-CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
+CHANGING = (
+    "each reading found other differences that went away, or that a broker could not show again: the partition is"
+    " cleaned faster than it can be read, or its replicas move"
+)
 MOST_SHARES: Final = 256
 """The most shares of keys in which partitions are read."""
 PARTITION_BYTES: Final = 64 << 10
@@ -112,7 +117,7 @@ def _settled(reading: CheckedReading, still_there: StillThere) -> tuple[CheckedR
     for name, row, items in looked_up:
         if not shown.isdisjoint(items):
             remaining[name].append(row)
-        elif name in GROUPED_TABLES:
+        elif name in GROUPED_TABLES or not shown.isdisjoint(map(_unanswered, items)):
             doubtful.add(place_of(row))
     unknown = dict(reading.unknown)
     for place, count in counts.items():
@@ -221,7 +226,11 @@ def still_there(cluster: AuditedCluster, items: Iterable[DisputedItem]) -> set[D
         return shown | _look_up(caller, of_logs, READ_UNCOMMITTED, version)
 
     answers, errors = cluster.client.ask_all(by_broker, ask, PATIENT)
-    return {item for broker in errors for item in by_broker[broker]}.union(*answers.values())
+    return {_unanswered(item) for broker in errors for item in by_broker[broker]}.union(*answers.values())
+
+
+def _unanswered(item: DisputedItem) -> DisputedItem:
+    return replace(item, shown_by=UNANSWERED)
 
 
 def _look_up(broker: Connection, items: Iterable[DisputedItem], isolation: int, version: int) -> set[DisputedItem]:
@@ -244,15 +253,17 @@ def _look_up(broker: Connection, items: Iterable[DisputedItem], isolation: int, 
             if isinstance(answer, ReplicaState) and not answer.records and not is_empty:
                 # Others used up the answer. The first partition is always answered.
                 continue
-            shown.update(item for item in waiting[place].pop(offsets[place]) if _is_shown(item, answer))
+            asked = waiting[place].pop(offsets[place])
+            if isinstance(answer, ReplicaState):
+                shown.update(item for item in asked if _is_shown(item, answer))
+            elif answer != OUT_OF_RANGE:
+                shown.update(map(_unanswered, asked))
             if not waiting[place]:
                 del waiting[place]
     return shown
 
 
-def _is_shown(item: DisputedItem, answer: ReplicaState | str) -> bool:
-    if not isinstance(answer, ReplicaState):
-        return answer != OUT_OF_RANGE
+def _is_shown(item: DisputedItem, answer: ReplicaState) -> bool:
     if item.shown_by == LIST:
         return any(p == item.producer_id and first <= item.offset for p, first in answer.aborted)
     source = f"Fetch answer of {name_of(item.place)}"

@@ -223,8 +223,9 @@ def fetched_partition(number: int, held: Held, records: bytes, *, code: int, has
 def described_partition(number: int, held: Held, *, code: int) -> Any:
     """Return a partition of a DescribeProducers response."""
     producers = [
-        {"producer_id": producer, "producer_epoch": epoch, "last_sequence": 0, "current_txn_start_offset": offset}
-        for producer, epoch, offset in map(astuple, held.open)
+        {"producer_id": producer, "producer_epoch": epoch, "last_sequence": 0, "current_txn_start_offset": offset,
+         "last_timestamp": last_ms, "coordinator_epoch": coordinator_epoch}
+        for producer, epoch, offset, last_ms, coordinator_epoch in map(astuple, held.open)
     ]
     return {"partition_index": number, "error_code": code, "active_producers": producers}
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.errors import WaitTimeoutError
 
 ROUNDS = 20
-NOW_MS = 1_000_000
+NOW_MS = 100_000_000
 
 
 @dataclass
