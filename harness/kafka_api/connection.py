@@ -180,6 +180,10 @@ def ask(address: Address, request: Request[T], policy: RetryPolicy = ONCE) -> T:
         return connection.ask(request)
 
 
+class NotRegisteredError(ConnectionError):
+    """A broker is not in the cluster's metadata."""
+
+
 class ClusterClient:
     """Sends requests to brokers; several threads may use it. ``brokers``: by node id, as `remember` got them.
 
@@ -276,7 +280,7 @@ class ClusterClient:
         return closing(self.connect(broker, policy))
 
     def connect(self, broker: int | Address, policy: RetryPolicy | None = None) -> Connection:
-        """Connect. Raises as `Connection` does, and ConnectionError for a broker that is not registered."""
+        """Connect. Raises as `Connection` does, and `NotRegisteredError`."""
         return Connection(self._address(broker), policy or self.policy, self.clock, self._dial)
 
     def close(self) -> None:
@@ -288,7 +292,7 @@ class ClusterClient:
         if isinstance(broker, Address):
             return broker
         if broker not in self.brokers:
-            raise ConnectionError("it is not registered with the cluster")
+            raise NotRegisteredError("it is not registered with the cluster")
         return self.brokers[broker]
 
     def _call(self, address: Address, request: Request[Any], policy: RetryPolicy | None) -> Any:

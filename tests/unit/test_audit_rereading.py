@@ -46,9 +46,7 @@ def reading(**rows: Any) -> CheckedReading:
 class Script:
     """Returns one reading after the other, and records the requests. ``gone``: offsets that brokers show no longer."""
 
-    def __init__(
-        self, *readings: CheckedReading, gone: Collection[int] = (), unanswered: Collection[int] = ()
-    ) -> None:
+    def __init__(self, *readings: CheckedReading, gone: Collection[int] = (), unanswered: Collection[int] = ()) -> None:
         self.readings = list(readings)
         self.gone, self.unanswered = gone, unanswered
         self.asked: list[Collection[Place]] = []

@@ -8,7 +8,7 @@ import pytest
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
 from harness.protect.guard import cluster, journal
-from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, PAUSE, RETENTION_MS
+from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, PAUSE, RETENTION_MS, of_most
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, PausePhase, PauseState, ReplayedJournal
 
@@ -122,7 +122,14 @@ def test_a_release_touches_only_what_the_guard_set() -> None:
         step = release(pause(), settings(ratio, MAX_LAG))
         assert (step.changes, step.left_alone) == ({**changes, MAX_LAG_MS: None}, left_alone)
     step = release(pause(), settings("0.2"))
-    assert (step.announced, step.changes, step.left_alone) == (None, {}, ()), "it was put back already"
+    assert (step.changes, step.left_alone) == ({DIRTY_RATIO: "0.2", MAX_LAG_MS: None}, ()), "an answer may be old"
+
+
+def test_the_settings_that_most_brokers_have_count() -> None:
+    paused, former = settings("1.0", MAX_LAG), settings("0.2")
+    assert of_most([paused, former, paused]) == paused
+    assert of_most([former, "NoSuchTopic", "NoSuchTopic"]) == "NoSuchTopic"
+    assert of_most([paused, former]) == "the brokers have different settings of it"
 
 
 def drawn(chance: random.Random) -> Entry:

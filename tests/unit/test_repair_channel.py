@@ -8,6 +8,7 @@ import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
 
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api.connection import NotRegisteredError
 from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS
 from harness.protect.repair.channel import (
     BROKER,
@@ -158,14 +159,15 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
 
 @dataclass
 class FakeSettings(LiveRepairCluster):
-    """Settings of topics and brokers; brokers in ``down`` do not answer."""
+    """Settings of topics and brokers; brokers in ``down`` do not answer, those in ``removed`` are not registered."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
         if kind == BROKER and name in self.down:
-            raise ConnectionRefusedError("refused")
+            raise NotRegisteredError("no broker") if name in self.removed else ConnectionRefusedError("refused")
         return {setting: self.values.get((kind, name), {}).get(setting) for setting in names}
 
     def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
@@ -207,6 +209,8 @@ def test_a_rate_that_somebody_changed_is_left_alone_and_one_of_a_broker_that_is_
     settings.down = {"3"}
     with pytest.raises(HarnessError, match="throttle of broker 3: refused"):
         throttle.lift()
+    settings.removed = {"3"}
+    throttle.lift()
     settings.down = set()
     throttle.lift()
     assert settings.values == {(BROKER, "1"): {RATES[0]: "9"}}

@@ -113,7 +113,7 @@ def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.M
 
 
 def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    replica = Held(20, 3, open=(OpenTransaction(7, 1, 3),))
+    replica = Held(20, 3, open=(OpenTransaction(7, 1, 3, coordinator_epoch=4),))
     complete = TransactionDescription(1, "tx", "CompleteCommit", 7, 1, 0, frozenset())
     brokers = {number: FakeBroker({TP: [replica]}, words=[complete] if number == 2 else []) for number in (2, 1)}
     cluster = audited(brokers)
@@ -126,7 +126,7 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     assert [aborted.why for aborted in abort_all([still, ended], BOOTSTRAP, clock)] == [None, None]
     (request,) = brokers[2].named("WriteTxnMarkers")
     (marker,) = request.markers
-    assert (marker.producer_id, marker.transaction_result) == (7, False)
+    assert (marker.producer_id, marker.coordinator_epoch, marker.transaction_result) == (7, 4, False)
     assert brokers[1].named("WriteTxnMarkers") == [], "a transaction that has ended is left alone"
     leaderless = replace(cluster.state, brokers={1: Address("127.0.0.1", 9001)})
     prefiltered = prefilter(cluster)
@@ -228,6 +228,16 @@ def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_don
 ) -> None:
     begun = {TP: replace(AUDITED_ENTRY, audit=audit, is_done=is_done)}
     assert len(prepared(answers(), begun=begun).entries) == begins
+
+
+def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stops_the_command() -> None:
+    begun = {TP: replace(AUDITED_ENTRY, right=(2,), wrong=(1, 3), leader=3, copies=2, audit="mistaken")}
+    result = prepared(answers(), begun=begun)
+    assert (result.entries, result.resumed) == ((replace(AUDITED_ENTRY, leader=3),), ())
+    removed = answers(replace(STATE, replicas=(1, 2), isr=(1, 2)))
+    why = "which is wrong by this plan; it cannot be replaced: first assign its replicas to brokers 1, 2, 3 again"
+    with pytest.raises(UsageError, match=why):
+        prepared(removed, begun=begun)
 
 
 def test_the_audit_has_to_be_of_this_cluster() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
@@ -12,8 +12,8 @@ from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.kafka_api import TopicPartition
 from harness.protect.guard.cluster import DIRTY_RATIO
-from harness.protect.repair.channel import ChannelHolds, RepairJournal, TakenOverError
-from harness.protect.repair.service import RepairOutcome, Repairs
+from harness.protect.repair.channel import SIGN_S, ChannelHolds, RepairJournal, TakenOverError
+from harness.protect.repair.service import RepairOutcome, Repairs, _ActiveRepair
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, Rules, needs_spare
 
 SEEDS = 40
@@ -174,6 +174,43 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
     resumed = repairing(cluster, journal, clock, patience_s=50).run([stuck, other])
     assert [replicated.why for replicated in resumed] == [None, None]
     assert (cluster.held(), cluster.limited) == (frozenset(), False)
+
+
+def test_a_decision_replaces_a_killed_repair_that_copies_from_a_wrong_replica() -> None:
+    cluster, journal = SHAPES[0].cluster(1, partitions=1, faults=False), empty_journal()
+    (entry,) = SHAPES[0].entries(cluster)
+    before = orders(cluster)
+    journal.store(replace(entry, right=entry.wrong, wrong=entry.right, audit="mistaken"))
+    assert [outcome.why for outcome in repair(cluster, [entry], journal=journal)] == [None]
+    assert failures(cluster, before) == []
+    assert repair(cluster, [], journal=journal) == []
+    assert list(journal.entries()) == [entry.partition], "it is still known that this audit repaired it"
+
+
+def test_a_topic_that_was_created_again_is_released_for_good() -> None:
+    cluster, journal = SHAPES[0].cluster(1, partitions=1, faults=False), empty_journal()
+    (entry,) = SHAPES[0].entries(cluster)
+    journal.store(replace(entry, topic_id="another"))
+    cluster.hold([entry.partition[0]])
+    (outcome,) = repair(cluster, [], journal=journal)
+    assert "created again" in str(outcome.why)
+    assert (cluster.held(), cluster.limited) == (frozenset(), False)
+    assert [outcome.why for outcome in repair(cluster, [replace(entry, audit="next")], journal=journal)] == [None]
+
+
+def test_no_step_is_taken_on_an_old_observation() -> None:
+    cluster = SHAPES[0].cluster(1, partitions=2, faults=False)
+    clock, steps = SimulatedTime(cluster), []
+    repairs = repairing(cluster, empty_journal(), clock, at_once=2)
+
+    def slow(active: Any, _observed: Any) -> None:
+        steps.append(active.entry.partition)
+        ends_s = clock.now_s() + 2 * SIGN_S
+        clock.wait_until(lambda: clock.now_s() >= ends_s, 10 * SIGN_S, "a slow request")
+
+    with patch.object(repairs, "_step", slow):
+        repairs._round([_ActiveRepair(entry, 0.0, 0.0) for entry in SHAPES[0].entries(cluster)])
+    assert len(steps) == 1
 
 
 def test_a_repair_that_was_taken_over_ends() -> None:

@@ -102,7 +102,9 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
             if not done:
                 raise
             why = UnknownReason("not-read", str(error))
-        unread = {place: (why,) for places in waves[len(done) :] for place in places}
+        unread: dict[Place, tuple[UnknownReason, ...]] = {
+            place: (why,) for places in waves[len(done) :] for place in places
+        }
         # Leadership is evidence only where it did not change while replicas were read.
         after = None
         with suppress(HarnessError):

@@ -11,11 +11,12 @@ than 1, and no record is older than the greatest lag: with both values even a lo
 Seen to prevent every anomaly on Kafka 4.4.0 (`docs/how-to/guard.md`).
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.errors import HarnessError, UsageError
@@ -23,7 +24,8 @@ from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, SocketStream
-from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
+from harness.kafka_api.messages import Request
+from harness.kafka_api.metadata import PartitionState, describe_cluster
 from harness.kafka_api.topics import TOPIC_RESOURCE, ConfigEntry, alter_configs, describe_configs, list_reassignments
 
 DIRTY_RATIO, MAX_LAG_MS = "min.cleanable.dirty.ratio", "max.compaction.lag.ms"
@@ -37,6 +39,7 @@ READ: Final = (*PAUSE, POLICY, RETENTION_MS, MIN_LAG_MS)
 TopicValues: TypeAlias = "Mapping[str, str | None]"
 """The explicit values of a topic's settings; None where the topic inherits the broker's value."""
 Settings: TypeAlias = "Mapping[str, ConfigEntry]"
+T = TypeVar("T")
 
 
 def is_same(value: str | None, other: str | None) -> bool:
@@ -98,6 +101,13 @@ class ClusterView:
         return frozenset(topic for (topic, _), _ in self.missing)
 
 
+def of_most(answers: "Sequence[Settings | str]") -> "Settings | str":
+    """Return the explicit values of a topic, or the error, as most brokers have it: one may have old metadata."""
+    keys = [a if isinstance(a, str) else str([(n, a[n].explicit) for n in sorted(a)]) for a in answers]
+    ((most, count),) = Counter(keys).most_common(1)
+    return answers[keys.index(most)] if 2 * count > len(keys) else "the brokers have different settings of it"
+
+
 def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
     """Return the reports of several brokers together."""
     states = [(tp, state) for answer in answers for tp, state in answer.items()]
@@ -143,11 +153,10 @@ class LiveCluster:
     def view(self) -> ClusterView:
         """Return every partition as several brokers have it; replicas that are being added are not marked yet."""
         asked = self._in_turn()
-        answers = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
-        states = {address: state for address, state in answers.items() if state is not None}
-        if self._answering & answers.keys() - states.keys():
+        states = self._ask(asked, describe_cluster(None), METADATA)
+        if self._answering & set(asked) - states.keys():
             self._alarmed_until_s = self._clock.now_s() + ALARM_S
-        self._answering = self._answering - answers.keys() | states.keys()
+        self._answering = self._answering - set(asked) | states.keys()
         every = states.values() or [self._client.ask_any(describe_cluster(None), METADATA)]
         self._client.remember(every)
         return united([state.partitions for state in every])
@@ -164,10 +173,12 @@ class LiveCluster:
         return replace(view, adding=view.missing & adding)
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
-        """Return the settings `READ` of these topics, in one request."""
+        """Return the settings `READ` of these topics, as most of several brokers have them, in one request to each."""
         if not topics:
             return SettingsRead({})
-        answers = self._client.ask_any(describe_configs(TOPIC_RESOURCE, sorted(topics), READ))
+        request = describe_configs(TOPIC_RESOURCE, sorted(topics), READ)
+        every = [*self._ask(self._in_turn(), request, SETTINGS).values()] or [self._client.ask_any(request)]
+        answers = {topic: of_most([answer[topic] for answer in every]) for topic in topics}
         settings = {t: s for t, s in answers.items() if not isinstance(s, str) and s.keys() >= set(READ)}
         unread = {topic: answer for topic, answer in answers.items() if topic not in settings}
         errors = {t: why if isinstance(why, str) else "it has no such settings" for t, why in unread.items()}
@@ -189,11 +200,17 @@ class LiveCluster:
         start, self._turn = self._turn % len(candidates), self._turn + 1
         return (candidates[start:] + candidates[:start])[:ASKED]
 
-    def _metadata(self, address: Address) -> ClusterState | None:
-        try:
-            return self._client.ask(address, describe_cluster(None), METADATA)
-        except (OSError, HarnessError):
-            return None
+    def _ask(self, asked: Sequence[Address], request: Request[T], policy: RetryPolicy) -> dict[Address, T]:
+        """Ask these brokers at the same time; return the answers."""
+
+        def answer(address: Address) -> T | None:
+            try:
+                return self._client.ask(address, request, policy)
+            except (OSError, HarnessError):
+                return None
+
+        answers = zip(asked, self._pool.map(answer, asked), strict=True)
+        return {address: given for address, given in answers if given is not None}
 
 
 REFRESH_S: Final = 60.0

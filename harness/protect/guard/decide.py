@@ -71,9 +71,10 @@ def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_
 def release(pause: Pause, settings: Settings) -> PauseStep:
     """Return the step that restores the previous values, where the topic still has the guard's value."""
     expected = explicit_values(settings)
-    ours = {name: value for name, value in pause.previous.items() if is_pause(name, settings[name])}
-    changes = {name: value for name, value in ours.items() if not is_same(expected[name], value)}
-    changed = tuple(n for n, value in pause.previous.items() if n not in ours and not is_same(expected[n], value))
+    # The previous value may be the answer of a broker that does not know the pause: it is set all the same.
+    ours = {n: v for n, v in pause.previous.items() if is_pause(n, settings[n]) or is_same(expected[n], v)}
+    changes = {name: value for name, value in ours.items() if not is_same(PAUSE[name], value)}
+    changed = tuple(name for name in pause.previous if name not in ours)
     begun = replace(pause, phase=PausePhase.RELEASING)
     announced = None if begun == pause or not changes else begun
     return PauseStep(pause.topic, announced, changes, expected, replace(pause, phase=PausePhase.RELEASED), changed)

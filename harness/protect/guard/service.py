@@ -231,7 +231,8 @@ class Guard:
                 would = f"would {verb} it: {changes_text(step.changes) or 'no change'}"
                 self._report_change(f"would {step.topic}", GuardEventKind.WOULD, step.topic, would)
             return {}
-        gone = [replace(state.pauses[t], phase=PausePhase.RELEASED) for t in sorted(read.gone & state.pauses.keys())]
+        deleted = read.gone & state.pauses.keys() - view.topics
+        gone = [replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(deleted)]
         self.channel.append(list(map(entry_of, gone)))
         refused = self._carry_out(steps, state)
         settled = {topic for topic in settings if topic in to_pause and topic not in refused}
@@ -245,7 +246,9 @@ class Guard:
         changed = [step for step in steps if refused.get(step.topic) == decide.CHANGED]
         self._coverage.forget({step.topic for step in changed})
         # A pause that would begin here changed nothing, and its announced settings are not the topic's settings now.
-        unbegun = [step.done for step in changed if step.topic not in state.pauses]
+        # But another command that holds the topic may have paused it: that pause goes on, as this guard announced it.
+        others = state.pauses.keys() | (self.channel.read().holds.keys() if changed else ())
+        unbegun = [step.done for step in changed if step.topic not in others]
         self.channel.append([entry_of(replace(pause, phase=PausePhase.RELEASED)) for pause in unbegun])
         for step in steps:
             if step.topic not in refused:

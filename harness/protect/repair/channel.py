@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
+from harness.kafka_api.connection import NotRegisteredError
 from harness.protect.guard import decide
 from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, entry_of
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
@@ -214,21 +215,28 @@ class ChannelThrottle:
                 self.cluster.alter(kind, name, note["set"])
 
     def lift(self) -> None:
-        """Restore values that nobody changed since. Raises `HarnessError` for a broker that does not answer."""
+        """Restore values that nobody changed since. Raises `HarnessError` for a broker that does not answer.
+
+        A broker that is not registered has its throttle until a later repair.
+        """
         stored = self._stored()
         failures: dict[Resource, str] = {}
+        left: dict[Resource, dict[str, Any]] = {}
         for (kind, name), note in stored.items():
             try:
                 current = self.cluster.explicit(kind, name, note["set"])
                 ours = {setting: note["found"][setting] for setting, v in note["set"].items() if current[setting] == v}
                 if ours:
                     self.cluster.alter(kind, name, ours)
+            except NotRegisteredError:
+                left[kind, name] = note
             except (OSError, HarnessError) as error:
                 failures[kind, name] = str(error)
+        if failures or left:
+            self._store({**left, **{resource: stored[resource] for resource in failures}})
         if failures:
-            self._store({resource: stored[resource] for resource in failures})
             raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in failures.items()))
-        if stored:
+        if stored and not left:
             self.journal.write(THROTTLE, None)
 
     def _stored(self) -> dict[Resource, dict[str, Any]]:

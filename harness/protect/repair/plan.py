@@ -7,7 +7,7 @@ Before that destroys a copy, every replica of the partition has to be saved (`ch
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -247,13 +247,20 @@ def prepare(
 
     ``audit``: the run id of the audit. ``begun``: partitions in the journal: a repair under way continues whatever the
     cluster looks like, and no partition is repaired twice by an audit. ``spare``: the spare broker; None: any.
+
+    The plan replaces a repair under way that copies from a replica which is wrong by this plan. Raises `UsageError`
+    where it cannot be replaced.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
     for task in plan.tasks:
         stored = begun.get(task.partition)
-        if stored is None or (stored.audit != audit and stored.is_done):
+        if stored is None or (stored.audit != audit if stored.is_done else stored.contradicts(task.wrong)):
             entry = _entry(task, answers, audit, spare)
+            if stored is not None and not stored.is_done and isinstance(entry, PartitionRepair):
+                is_whole = {*entry.replicas} == {*stored.replicas}
+                whole = replace(entry, replicas=stored.replicas, leader=stored.leader)
+                entry = whole if is_whole else f"first assign its replicas to {brokers_text(stored.replicas)} again"
             if isinstance(entry, PartitionRepair):
                 entries.append(entry)
             else:
@@ -263,7 +270,14 @@ def prepare(
     reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
     refused += [Undecided(entry.partition, why) for entry, why in reasons.items() if why is not None]
     possible = tuple(entry for entry, why in reasons.items() if why is None)
-    resumed = tuple(entry for entry in begun.values() if not entry.is_done)
+    replaced = {entry.partition for entry in possible}
+    resumed = tuple(e for e in begun.values() if not e.is_done and e.partition not in replaced)
+    for stored in resumed:
+        if why := next((r.why for r in refused if r.partition == stored.partition), None):
+            raise UsageError(
+                f"{name_of(stored.partition)}: a repair by audit {stored.audit} is under way, and copies from"
+                f" {brokers_text(stored.right)}, which is wrong by this plan; it cannot be replaced: {why}"
+            )
     return PreparedRepair(possible, tuple(refused), tuple(notes), resumed)
 
 

@@ -143,7 +143,8 @@ def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Cloc
             aborted.append(Aborted(abort, abort.caution.text))
             continue
         suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
-        leader, why = cluster.state.partitions[abort.partition].leader, f"{name_of(abort.partition)} has no leader"
+        state, why = cluster.state.partitions.get(abort.partition), f"{name_of(abort.partition)} has no leader"
+        leader = -1 if state is None else state.leader
         if suspicion is None or suspicion.transaction is None:
             why = ""
         elif leader in cluster.state.brokers:

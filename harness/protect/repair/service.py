@@ -16,7 +16,7 @@ from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import retried
 from harness.protect.repair import steps
-from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
+from harness.protect.repair.channel import SIGN_S, ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
@@ -84,21 +84,20 @@ class Repairs:
     def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
         """Repair these partitions, and those of a killed repair; return the outcome of each.
 
-        A partition that the same audit repaired is left out. After an error of the cluster, a step is taken again until
-        ``patience_s`` have passed without a change. Raises `HarnessError` and OSError for the journal and settings.
+        A partition that the same audit repaired is left out, and so is a killed repair that contradicts an entry. After
+        an error of the cluster, a step is taken again until ``patience_s`` have passed without a change. Raises
+        `HarnessError` and OSError for the journal and settings.
         """
-        stored = self.journal.entries()
+        stored, audits = self.journal.entries(), {entry.audit for entry in entries}
         for partition, entry in stored.items():
-            if entry.is_done and all(entry.audit != new.audit for new in entries):
+            if entries and entry.is_done and entry.audit not in audits:
                 self.journal.remove(partition)
-        waiting = [entry for entry in stored.values() if not entry.is_done]
-        begun = {entry.partition for entry in waiting}
-        waiting += [
-            entry
-            for entry in entries
-            if entry.partition not in begun
-            and not (entry.partition in stored and stored[entry.partition].audit == entry.audit)
-        ]
+        planned = {entry.partition: entry.wrong for entry in entries}
+        unfinished = [entry for entry in stored.values() if not entry.is_done]
+        waiting = [replace(e, copies=0) for e in unfinished if not e.contradicts(planned.get(e.partition, ()))]
+        repaired = {entry.partition for entry in stored.values() if entry.is_done and entry.audit in audits}
+        left_out = repaired | {entry.partition for entry in waiting}
+        waiting += [entry for entry in entries if entry.partition not in left_out]
         if waiting:
             self.throttle.limit(waiting)
         active: list[_ActiveRepair] = []
@@ -133,8 +132,10 @@ class Repairs:
             raise
         except (HarnessError, OSError) as error:
             paused, observed = frozenset(), {repair.entry.partition: str(error) for repair in active}
-        outcomes = []
+        outcomes, observed_s = [], self.clock.now_s()
         for repair in active:
+            if self.clock.now_s() - observed_s > SIGN_S:
+                break  # The next round observes the others again: another repair may have taken over meanwhile.
             partition = observed[repair.entry.partition]
             # A pause that somebody else made may end at any time: the repair needs a hold, too.
             if not isinstance(partition, str) and repair.entry.partition[0] not in paused:
@@ -150,6 +151,8 @@ class Repairs:
             step = steps.next_step(repair.entry, observed, self.rules)
             repair.measure(observed, now_s)
         if isinstance(step, steps.Stop):
+            if step.is_final:
+                self.journal.store(replace(repair.entry, is_done=True))
             return repair.outcome(step.why, now_s)
         try:
             if step is steps.Action.DONE:

@@ -15,7 +15,7 @@ with an observation. The steps for each wrong replica:
 At the end the order of the replicas is restored, a spare replica is removed, and the former leader leads again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Final, TypeAlias
@@ -70,6 +70,10 @@ class PartitionRepair:
     def current(self) -> int | None:
         """The broker that copies next; None where every copy is complete."""
         return next((broker for broker in self.copying if broker not in self.rebuilt), None)
+
+    def contradicts(self, wrong: Collection[int]) -> bool:
+        """Return whether these replicas, which are wrong, may lead in this repair."""
+        return not frozenset(self.right).isdisjoint(wrong)
 
     @property
     def trusted(self) -> frozenset[int]:
@@ -150,9 +154,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Stop:
-    """Give the partition up."""
+    """Give the partition up. ``is_final``: no later repair continues it."""
 
     why: str
+    is_final: bool = False
 
 
 Step: TypeAlias = Action | RecordProgress | Reassign | Wait | Stop
@@ -211,7 +216,7 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
 def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop | None:
     """Return a wait or a stop that holds for any progress; None where the repair can continue."""
     if observed.topic_id != entry.topic_id:
-        return Stop("the topic was deleted and created again: the audit did not read the new topic")
+        return Stop("the topic was deleted and created again: the audit did not read the new topic", is_final=True)
     if observed.leader < 0:
         return Wait("a leader")
     if foreign := (observed.adding | observed.removing | frozenset(observed.replicas)) - entry.brokers:

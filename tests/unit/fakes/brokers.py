@@ -226,7 +226,7 @@ def described_partition(number: int, held: Held, *, code: int) -> Any:
         {"producer_id": producer, "producer_epoch": epoch, "last_sequence": 0, "current_txn_start_offset": offset,
          "last_timestamp": last_ms, "coordinator_epoch": coordinator_epoch}
         for producer, epoch, offset, last_ms, coordinator_epoch in map(astuple, held.open)
-    ]
+    ]  # fmt: skip
     return {"partition_index": number, "error_code": code, "active_producers": producers}
 
 
