@@ -184,13 +184,15 @@ class _Requests:
         return self.valid(self.leader, list_log_ends([PARTITION]))[PARTITION]
 
     def leader(self) -> Address:
-        return _leader(self.cluster)
+        return self.cluster.runtime.address(self.cluster.brokers[0])
 
     def coordinator(self, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Address:
         return self.valid(self.leader, find_coordinator(TOPIC, kind))
 
     def valid(self, where: Where, request: Request[T]) -> T:
-        return _valid(self.cluster, where, request)
+        """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
+        cluster = self.cluster
+        return retried(lambda: ask(where(), request, ONE_ANSWER), cluster.clock, cluster.settle_s, (RetriableError,))
 
     def stale(self, request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
         try:
@@ -205,7 +207,8 @@ def delete_records_of_requests(cluster: Cluster) -> None:
 
     Raises `HarnessError` instead where a broker took longer than `LONGEST_SILENCE_S` for an answer: it may be too slow.
     """
-    before = _valid(cluster, partial(_leader, cluster), list_high_watermarks([PARTITION]))[PARTITION]
+    requests = _Requests(cluster)
+    before = requests.valid(requests.leader, list_high_watermarks([PARTITION]))[PARTITION]
     if isinstance(before, str):
         raise HarnessError(f"the high watermark of {TOPIC}-0 is not known: {before}")
 
@@ -217,7 +220,7 @@ def delete_records_of_requests(cluster: Cluster) -> None:
         return "" if set(starts.values()) == {before} else f"they begin at {starts}"
 
     with suppress(RetriableError):  # The answer waits for every replica.
-        ask(_leader(cluster), delete_records(PARTITION, before), RetryPolicy(answer_s=2 * ONE_ANSWER.answer_s))
+        ask(requests.leader(), delete_records(PARTITION, before), RetryPolicy(answer_s=2 * ONE_ANSWER.answer_s))
     _wait(cluster, not_deleted, f"every replica of {TOPIC}-0 to begin at {before}")
 
 
@@ -253,12 +256,3 @@ def _batch(producer: ProducerIdentity, sequence: int, time_ms: int) -> bytes:
 def _abort(producer: ProducerIdentity, coordinator_epoch: int, version: int = 1) -> Request[None]:
     transaction = OpenTransaction(producer.producer_id, producer.producer_epoch, 0)
     return abort_transaction(PARTITION, transaction, coordinator_epoch, version=version)
-
-
-def _leader(cluster: Cluster) -> Address:
-    return cluster.runtime.address(cluster.brokers[0])
-
-
-def _valid(cluster: Cluster, where: Where, request: Request[T]) -> T:
-    """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
-    return retried(lambda: ask(where(), request, ONE_ANSWER), cluster.clock, cluster.settle_s, (RetriableError,))
