@@ -181,7 +181,7 @@ def assemble(
     values = values_of(rows_of_run[VALUES])
     findings = [with_states(finding, disputes, values) for finding in attribute(disagreements, disputes)]
     findings = [finding for finding in findings + span_findings if finding.place not in contradicted]
-    findings = [_undecided_if_unread(f, compared[f.place], evidence.replicas.get(f.place)) for f in findings]
+    findings = [_undecided_if_unread(f, compared.get(f.place, ()), evidence.replicas.get(f.place)) for f in findings]
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))

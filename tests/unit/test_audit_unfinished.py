@@ -1,0 +1,69 @@
+"""What an audit of a cluster reports if the cluster changes or fails while replicas are read."""
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from fakes.brokers import TP, FakeBroker, Held, audited
+from fakes.progress import FakeProgress
+
+from harness.audit.judge_copies import NO_ROWS, _undecided_if_unread
+from harness.audit.live import compare
+from harness.audit.live.request import AuditRequest
+from harness.audit.live.settle import CheckedReading
+from harness.errors import HarnessError, UsageError
+from harness.judge.finding import finding_about
+from harness.kafka_api.address import Address
+from harness.kafka_api.metadata import TopicState
+from harness.spark.options import SparkOptions
+
+BROKERS = {number: FakeBroker({TP: [Held(3, 3)]}) for number in (1, 2)}
+STUCK = {
+    "run": "audit-1", "topic": "t", "partition": 0, "broker": 2, "offset": 0, "anomaly": "stuck-lso", "candidates": [],
+    "key": None, "producer_id": 5, "effect": "visible", "explanation": "read_committed is frozen at 0", "proven": True,
+    "witness": "{}", "shown_by": "batch",
+}  # fmt: skip
+GONE = UsageError("topic t does not exist")
+
+
+def asked(request: AuditRequest, _progress: Any) -> compare.AuditAnswers:
+    cluster = audited(BROKERS)
+    partition = cluster.state.partitions[TP]
+    two = replace(cluster.state, topics={"t": TopicState("t", {0: partition, 1: partition})})
+    return compare.AuditAnswers(request, "audit-1", replace(cluster, state=two), compare.prefilter(cluster), 0.0)
+
+
+@pytest.mark.parametrize(("last_wave", "after"), [
+    (None, audited(BROKERS)), (None, GONE), (HarnessError("t-0 has no leader"), audited(BROKERS)),
+], ids=["nothing fails", "the topic is deleted", "the second wave fails"])  # fmt: skip
+def test_findings_are_kept_if_something_fails_later(last_wave: HarnessError | None, after: Any) -> None:
+    readings = [CheckedReading((), {**NO_ROWS, "stuck_lso": [STUCK]}, {}), last_wave]
+    with (
+        patch.multiple(compare, find_java=lambda: None, _ask=asked, start_compilation=lambda: None),
+        patch.multiple(compare, waves_of=lambda *_: [[TP], [("t", 1)]][: 1 + bool(last_wave)]),
+        patch.multiple(compare, add_groups=lambda verdict, *_: verdict),
+        patch.object(compare, "describe", side_effect=[after]),
+        patch.object(compare.ReplicaComparer, "compare", side_effect=readings),
+    ):
+        verdict = compare.audit_live(AuditRequest([Address("b", 1)], ["t"]), FakeProgress(), SparkOptions())
+    assert [finding.anomaly for finding in verdict.findings] == ["stuck-lso"]
+    assert ("not-read" in (verdict.scenarios[1].causes or ())) == (last_wave is not None)
+
+
+def test_a_partition_that_moves_while_it_is_read_is_unknown() -> None:
+    before, after = audited(BROKERS), audited(BROKERS, absent=(3,))
+    ((place, (why,)),) = compare.reassigned(before, after).items()
+    assert (place, why.text) == (TP, "it was reassigned while it was read")
+    assert compare.reassigned(before, before) == {}
+
+
+@pytest.mark.parametrize(("assigned", "is_decided"), [(None, True), ((1, 2), True), ((1, 2, 3), False)])
+def test_a_replica_that_was_not_read_may_have_ended_a_transaction(
+    assigned: tuple[int, ...] | None, is_decided: bool  # noqa: FBT001
+) -> None:  # fmt: skip
+    facts = {"offset": 4, "effect": "visible", "explanation": "it is open on every replica"}
+    hanging = finding_about("hanging-transaction", TP, (1, 2), {}, **facts)
+    assert _undecided_if_unread(hanging, (1, 2), assigned).decided is is_decided
+    other = replace(hanging, anomaly="stuck-lso")
+    assert _undecided_if_unread(other, (1,), assigned) == other
