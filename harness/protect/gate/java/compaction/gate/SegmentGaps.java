@@ -13,8 +13,9 @@ import java.util.Arrays;
  * after a power failure finds nothing wrong with a segment that ends between two batches (LogLoader.recoverLog), goes on
  * behind the next one, and never asks for what is missing.
  *
- * <p>A log that was never cleaned has no such gaps: a segment begins where the one before it ends, on followers, too
- * (UnifiedLog.roll). Cleaned segments have them, and are synced before they replace others (Cleaner.cleanSegments).
+ * <p>A leader's log that was never cleaned has no such gaps: a segment begins where the one before it ends. Cleaned
+ * segments have them, and are synced before they replace others (Cleaner.cleanSegments). A follower that copies cleaned
+ * segments may roll at such a gap (UnifiedLog.maybeRoll), and after a kill its copy begins again without need.
  */
 final class SegmentGaps {
     private static final String SUFFIX = ".log";
