@@ -190,9 +190,22 @@ class _Requests:
         return self.valid(self.leader, find_coordinator(TOPIC, kind))
 
     def valid(self, where: Where, request: Request[T]) -> T:
-        """Send until there is an answer, as brokers may not know their leaders and coordinators at once."""
-        cluster = self.cluster
-        return retried(lambda: ask(where(), request, ONE_ANSWER), cluster.clock, cluster.settle_s, (RetriableError,))
+        """Send until it is accepted, as brokers may not know their leaders and coordinators at once.
+
+        Raises `RefusedError` for a broker that answers at once, but keeps asking for a retry.
+        """
+        clock, bound_s, took_s = self.cluster.clock, self.cluster.settle_s, [0.0]
+
+        def answer() -> T:
+            with timed(clock, took_s):
+                return ask(where(), request, ONE_ANSWER)
+
+        try:
+            return retried(answer, clock, bound_s, (RetriableError,))
+        except RetriableError as error:
+            if max(took_s) > LONGEST_SILENCE_S:
+                raise
+            raise RefusedError(f"{error}, for {bound_s:g} s") from error
 
     def stale(self, request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
         try:
