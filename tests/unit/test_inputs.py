@@ -293,6 +293,8 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
         ("explore --target sim-redpanda --with gate", "--with: unknown proposal for sim-redpanda"),
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
+        ("nightly --targets redpanda-25.2", "--runtime local: redpanda-25.2 does not run there; choose docker"),
+        ("nightly", "the matrix names no targets"),
     ],
 )  # fmt: skip
 def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:

@@ -96,11 +96,6 @@ def test_a_module_declares_a_fault_or_a_script_once_and_soak_draws_it_or_says_wh
             declared_in([*modules, module])
 
 
-def test_an_unknown_name_is_reported_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"unknown nemesis 'catchup'; did you mean catch-up.*\? \(known: bridge"):
-        find_script("catchup")
-
-
 THROTTLE = [on_topics("*"), on_brokers(leader="2000", follower="2000")]
 LIFT = [on_brokers(leader=None, follower=None), on_topics(None)]
 COPIED = "wait for the new replicas to have copied the payload"
