@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from kept import kept_cluster
-from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
+from sandbox import DATA, GONE_S, PAYLOADS, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_batches, iter_records
@@ -30,16 +30,6 @@ TARGET, OTHER_TARGET = "kafka-3.9", "kafka-4.4"
 ABSENT = 2
 OTHER = 1
 SNAPSHOTS = ("before-return", "after-rejoin")
-PAYLOADS = {
-    "tombstone-divergence": ("tombstone-divergence", "visible"),
-    "aborted-to-committed": ("aborted-to-committed", "visible"),
-    "aborted-to-committed-delete": ("aborted-to-committed", "visible"),
-    "committed-to-aborted-value": ("committed-to-aborted", "latent"),
-    "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
-    "stuck-lso": ("stuck-lso", "visible"),
-}
-"""By topic: the finding and its effect."""
-
 NEEDS_NAMESPACES = pytest.mark.needs("namespaces")
 
 
