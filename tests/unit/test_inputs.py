@@ -13,13 +13,13 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import pytest
 import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
+from test_command_line import LEAVES
 
 from harness.cli import main as cli
 from harness.cli.audit_key import parse_key
@@ -72,16 +72,7 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(audit))
 
 
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Walk the tree: every command that does something, with the words that call it."""
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from commands(child, (*path, name))
-    else:
-        yield path, command
-
-
-COMMANDS = dict(commands(cli.cli))
+COMMANDS = {tuple(name.split()): one for name, one in LEAVES.items() if not isinstance(one, click.Group)}
 PARAMETERS = [
     pytest.param(path, parameter, id=f"{' '.join(path)} {parameter.opts[0]}")
     for path, command in COMMANDS.items()
@@ -339,11 +330,29 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
         ("nightly --targets redpanda-25.2", "--runtime local: redpanda-25.2 does not run there; choose docker"),
         ("nightly", "the matrix names no targets"),
+        ("--target kafka-39", "'--target': unknown target 'kafka-39'; did you mean kafka-3.9"),
+        ("--target redpanda", "sim-redpanda); an exact patch is kafka-"),
+        ("doctor --fetch kafka-3", "'kafka-3'; did you mean kafka-4.3 or kafka-3.9? (known: kafka-3.9, kafka-4.0,"),
+        ("--client jav", "'jav'; did you mean java"),
+        ("--anomaly stuk-lso", "'stuk-lso'; did you mean stuck-lso"),
+        ("--nemesis kil", "'kil'; did you mean kill"),
+        ("--timers fats", "'fats'; did you mean fast"),
+        ("--nemsis kill", "'--nemsis'. (Did you mean one of: '--nemesis'"),
+        ("--set nonsense", "'nonsense': give topic.NAME=VALUE"),
+        ("run --target kafka-3.9", "give --anomaly"),
+        ("run --anomaly all", "give --target: see `harness targets`"),
+        ("run --seed 5", "give --target and --anomaly: see"),
+        ("run --schedule s.json", "'--schedule': 's.json' is not a file"),
+        ("run --resume nowhere", "'--resume': 'nowhere' is not a folder"),
+        ("clean 2026-01-01T00-00-00Z-0000", "nothing is left of 2026-01-01T00-00-00Z-0000"),
+        ("check", "RUN_DIR"),
+        ("chek", "'chek'"),
     ],
 )  # fmt: skip
 def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:
     of_a_run = ["run", "--target", "kafka-3.9", "--anomaly", "all"] if arguments.startswith("--") else []
     assert expected in str(answer(capsys, *of_a_run, *shlex.split(arguments)))
+    assert not Path("results").exists()
 
 
 def test_ports_end_somewhere() -> None:
