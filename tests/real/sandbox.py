@@ -27,10 +27,15 @@ STAGE_S = 300
 GONE_S = 60
 DATA = "tombstone-divergence,aborted-to-committed,committed-to-aborted,stuck-lso"
 """All that runs look for in topics of data; ``all`` has consumer groups, too, and takes longer."""
-ALL_TOPICS = {
-    "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value",
-    "committed-to-aborted-delete", "stuck-lso",
-}  # fmt: skip
+PAYLOADS = {
+    "tombstone-divergence": ("tombstone-divergence", "visible"),
+    "aborted-to-committed": ("aborted-to-committed", "visible"),
+    "aborted-to-committed-delete": ("aborted-to-committed", "visible"),
+    "committed-to-aborted-value": ("committed-to-aborted", "latent"),
+    "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
+    "stuck-lso": ("stuck-lso", "visible"),
+}
+"""By topic of data: the finding and its effect."""
 
 LONG_TIMERS: dict[str, dict[str, float]] = {
     "topic": {

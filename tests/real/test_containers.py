@@ -12,7 +12,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 from docker.models.containers import Container
-from sandbox import ALL_TOPICS, DATA, Sandbox, long_timers, wait_until
+from sandbox import DATA, PAYLOADS, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import engine
@@ -58,7 +58,7 @@ def everything(client: DockerClient) -> list[str]:
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)
-    assert {(one["topic"], one["broker"]) for one in ran.verdict["findings"]} == {(topic, 2) for topic in ALL_TOPICS}
+    assert {(one["topic"], one["broker"]) for one in ran.verdict["findings"]} == {(topic, 2) for topic in PAYLOADS}
     folder = sandbox.latest(target, DATA)
     runtime = json.loads((folder / "manifest.json").read_text())["runtime"]
     assert runtime["name"] == "docker"

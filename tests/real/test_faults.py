@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, events_of, wait_until
+from sandbox import DATA, GONE_S, PAYLOADS, Going, Sandbox, events_of, wait_until
 
 from harness.broker_files.segments.batches import iter_batches
 from harness.broker_files.segments.folder import live_segments
@@ -69,18 +69,18 @@ def test_every_payload_is_found_on_who_was_away(
     has_shape = SCRIPTS[nemesis].shape is not None
     assert any(sandbox.results.glob(f"*/{DATA}/2*/topology.svg")) is has_shape
     found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
-    assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output
+    assert found == {(broker, topic) for broker in absent for topic in PAYLOADS}, ran.output
     if nemesis in EARNED_BY:
         assert {one["exposure"]["earned"] for one in ran.verdict["scenarios"]} == {EARNED_BY[nemesis]}, ran.output
 
 
 def test_what_a_power_failure_cuts_is_in_the_history_and_copied_again(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-4.4", "power-failure").end()
-    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in ALL_TOPICS}
+    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in PAYLOADS}
     folder = sandbox.latest("kafka-4.4", DATA)
     (event,) = events_of(folder, "power failure")
     segments = [one for one in event["cut"] if "records" in one]
-    assert {one["topic"] for one in segments} == set(ALL_TOPICS)
+    assert {one["topic"] for one in segments} == set(PAYLOADS)
     assert all(one["isr"] == [1, 2, 3] and one["first_offset"] > 0 for one in segments)
     for one in segments:
         partition = f"{one['topic']}-{one['partition']}"
@@ -99,7 +99,7 @@ def log_end(partition: Path) -> int:
 
 def test_a_broker_is_killed_while_its_cleaner_has_files_and_comes_back_without_them(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-3.9", "crash-in-cleaning").end()
-    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in ALL_TOPICS}
+    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in PAYLOADS}
     (event,) = events_of(sandbox.latest("kafka-3.9", DATA), "crash in cleaning")
     assert event["broker"] == 2
     assert event["files"]

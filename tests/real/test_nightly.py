@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from sandbox import STAGE_S, Ran, Sandbox, wait_until
 
-from harness.errors import EXIT_ANOMALY, EXIT_USAGE
+from harness.errors import EXIT_ANOMALY
 
 CELLS = {nemesis: f"kafka-3.9 stuck-lso librdkafka {nemesis} local" for nemesis in ("kill", "none")}
 WRONG = """
@@ -77,20 +77,3 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
     before = (folder / "attempts.jsonl").read_text()
     assert sandbox.call("nightly", "--resume", str(folder)).code == EXIT_ANOMALY
     assert (folder / "attempts.jsonl").read_text() == before
-
-
-@pytest.mark.commit
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 does not run there; choose docker"),
-        (["none.toml"], "'none.toml' is not a file"),
-        ([], "the matrix names no targets"),
-        (["--resume", "none"], "is not the folder of a night"),
-        (["--resume", "none", "--targets", "kafka-3.9"], "--resume continues the night's own plan"),
-    ],
-)
-def test_what_is_wrong_is_reported_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:
-    ran = sandbox.call("nightly", *arguments, code=EXIT_USAGE)
-    assert says in ran.stderr
-    assert not list(sandbox.results.glob("nightly/*")), ran.output

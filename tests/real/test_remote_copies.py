@@ -19,7 +19,7 @@ from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.broker_files.copies.copies import Copies, find_copies
 from harness.broker_files.storage import HTTP_ADDRESS
 from harness.cli.audit import parse_brokers
-from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
+from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY
 from harness.spark.source import register
@@ -188,12 +188,3 @@ def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: Mot
     address = "127.0.0.1:1" if setting == HTTP_ADDRESS else "http://127.0.0.1:1"
     sentence = refused([f"2={uri}"], {**s3.conf, setting: address})
     assert re.search(rf"the folder of broker 2 cannot be read: {uri}: .*{expected}", sentence)
-
-
-@pytest.mark.commit
-def test_the_command_says_it_before_spark_is_started(sandbox: Sandbox) -> None:
-    source = ("--broker", "1=hdfs://nn/x", "--spark-conf", f"{HTTP_ADDRESS}=127.0.0.1:1")
-    ran = sandbox.call("audit", "disk", "--topic", "t", *source, code=EXIT_USAGE)
-    assert ran.stdout == ""
-    (sentence,) = ran.stderr.splitlines()
-    assert sentence.startswith("harness: the folder of broker 1 cannot be read: hdfs://nn/x: ")

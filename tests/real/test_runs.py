@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from kept import kept_cluster
-from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
+from sandbox import DATA, GONE_S, PAYLOADS, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_batches, iter_records
@@ -30,16 +30,6 @@ TARGET, OTHER_TARGET = "kafka-3.9", "kafka-4.4"
 ABSENT = 2
 OTHER = 1
 SNAPSHOTS = ("before-return", "after-rejoin")
-PAYLOADS = {
-    "tombstone-divergence": ("tombstone-divergence", "visible"),
-    "aborted-to-committed": ("aborted-to-committed", "visible"),
-    "aborted-to-committed-delete": ("aborted-to-committed", "visible"),
-    "committed-to-aborted-value": ("committed-to-aborted", "latent"),
-    "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
-    "stuck-lso": ("stuck-lso", "visible"),
-}
-"""By topic: the finding and its effect."""
-
 NEEDS_NAMESPACES = pytest.mark.needs("namespaces")
 
 
@@ -310,28 +300,22 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
     sandbox.wait_until_nothing_is_left()
 
 
-@pytest.mark.commit
+@pytest.mark.commit("refused")
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("broker.replica.fetch.wait.max.ms=60000", "replica.fetch.wait.max.ms"),
-        ("broker.authorizer.class.name=no.such.Authorizer", "no.such.Authorizer"),
+        ("broker.replica.fetch.wait.max.ms=60000", r"broker [123].*replica\.fetch\.wait\.max\.ms"),
+        ("broker.authorizer.class.name=no.such.Authorizer", r"broker [123].*no\.such\.Authorizer"),
+        ("topic.min.compaction.lag.ms=9000", r".*min\.compaction\.lag\.ms"),
     ],
-    ids=["refused by format", "refused at boot"],
+    ids=["refused by format", "refused at boot", "of a topic"],
 )
-def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, expected: str) -> None:
+def test_settings_that_brokers_refuse(sandbox: Sandbox, setting: str, expected: str) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end(EXIT_FAILED)
     assert "Traceback" not in ran.stderr
     assert ran.stdout == ""
     error = ran.stderr[ran.stderr.index("harness: ") :]
-    assert re.match(rf"harness: broker [123].*{re.escape(expected)}", error, re.DOTALL)
-    sandbox.wait_until_nothing_is_left()
-
-
-def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.min.compaction.lag.ms=9000").end(EXIT_FAILED)
-    assert "Traceback" not in ran.stderr
-    assert re.search(r"^harness: .*min\.compaction\.lag\.ms", ran.stderr, re.MULTILINE)
+    assert re.match(f"harness: {expected}", error, re.DOTALL)
     sandbox.wait_until_nothing_is_left()
 
 

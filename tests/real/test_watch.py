@@ -19,6 +19,7 @@ from sandbox import Going, Sandbox, command_line, wait_until
 
 from harness.audit.watch.status import PREFIX
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.host.clock import RealClock
 from harness.host.leftovers import SPARK_MARKER
 
 BOUND_S = 300
@@ -41,12 +42,12 @@ class Watching:
         self.address = self.wait_for_line(r"watch: listens: (http://[^/]+)/")
 
     def wait_for_line(self, pattern: str) -> str:
-        def printed() -> str | None:
+        def printed() -> str:
             match = re.search(pattern, self.going._err.read_text())
             assert match or self.going.process.poll() is None, self.going.end().output
-            return match and match[1]
+            return match[1] if match else ""
 
-        return str(wait_until_value(printed, pattern))
+        return RealClock().wait_until(printed, BOUND_S, pattern)
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -68,24 +69,13 @@ class Watching:
     def wait_for_comparisons(self, since: dict[Place, dict[str, Any]]) -> dict[Place, dict[str, Any]]:
         """Wait until each partition was compared after ``since``."""
 
-        def compared() -> dict[Place, dict[str, Any]] | None:
+        def compared() -> dict[Place, dict[str, Any]]:
             assert self.going.process.poll() is None, self.going.end().output
             rows = self.partitions()
             before = {place: since.get(place, {}).get("compared_ms") or 0 for place in rows}
-            return rows if all((row["compared_ms"] or 0) > before[place] for place, row in rows.items()) else None
+            return rows if all((row["compared_ms"] or 0) > before[place] for place, row in rows.items()) else {}
 
-        return dict(wait_until_value(compared, "every partition to be compared"))
-
-
-def wait_until_value(value: Callable[[], Any], what: str) -> Any:
-    values: list[Any] = []
-
-    def holds() -> bool:
-        values.append(value())
-        return bool(values[-1])
-
-    wait_until(holds, BOUND_S, what)
-    return values[-1]
+        return RealClock().wait_until(compared, BOUND_S, "every partition to be compared")
 
 
 @pytest.fixture

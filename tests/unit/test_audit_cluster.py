@@ -136,9 +136,6 @@ def test_settings_that_may_not_be_seen_are_one_note_that_names_the_topics(denied
 def test_bootstrap_servers_are_host_and_port_and_one_has_to_answer() -> None:
     addresses = [Address("a", 1), Address("b.example", 22), Address("::1", 3)]
     assert parse_bootstrap("a:1, b.example:22,[::1]:3") == addresses
-    for text in ("", "a", "a:", ":1", "a:b", "a:1,"):
-        with pytest.raises(UsageError, match=r"give host:port"):
-            parse_bootstrap(text)
     with pytest.raises(UsageError, match="--bootstrap-server: no broker answers \\(away:1: refused\\)"):
         Brokers().describe("users", bootstrap=BOOTSTRAP[:1])
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from harness.audit import judge_copies
 from harness.cli.audit import parse_brokers
 from harness.cli.main import cli
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 
 Command = Callable[..., tuple[int, str]]
 COMMAND_S = 120
@@ -34,27 +34,6 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
     assert "Traceback" not in done.stderr + done.stdout, done.stderr
     return done
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--broker", "1=1"], "no topic in the folders is known to be compacted: name topics by --topic"),
-        (["--topic", "t"], "--broker"),
-        (["--topic", "t", "--broker", "a"], "'--broker': 'a': give it as ID=DIR"),
-        (["--topic", "t", "--broker", "1=missing"], "the folder of broker 1 cannot be read: missing: No such file"),
-        (["--topic", "t", "--broker", "1=.", "--format", "xml"], "xml"),
-    ],
-)
-def test_bad_input_is_one_sentence(arguments: list[str], expected: str, tmp_path: Path) -> None:
-    write_copies(tmp_path, copy(1, END))
-    done = audit(tmp_path, *arguments)
-    assert done.returncode == EXIT_USAGE, done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
-    assert len(errors) == 1
-    assert expected in errors[0]
-    assert done.stdout == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1"]
 
 
 @pytest.mark.parametrize("text", ["", "1", "=d", "1=", "-1=d", "²=d", "1 =d", "one=a"])

@@ -110,31 +110,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Machine(tmp_path, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
-    ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.0", "an exact patch"]),
-    ("run --target kafka-3.9 --anomaly all --client jav", ["'jav'", "did you mean java"]),
-    ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
-    ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
-    ("run --target kafka-3.9", ["--anomaly"]),
-    ("run --anomaly all", ["give --target: see `harness targets`"]),
-    ("run --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
-    ("run --seed 5", ["give --target and --anomaly: see"]),
-    ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
-    ("run --resume nowhere", ["'--resume'", "'nowhere' is not a folder"]),
-    ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
-    ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
-    ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean", "kafka-3.9"]),
-    ("clean 2026-01-01T00-00-00Z-0000", ["nothing is left of 2026-01-01T00-00-00Z-0000"]),
-    ("check", ["RUN_DIR"]),
-    ("chek", ["'chek'"]),
-])  # fmt: skip
-def test_arguments(machine: Machine, arguments: str, expected: list[str]) -> None:
-    error = machine.refusal_in_this_process(*arguments.split())
-    assert [part for part in expected if part not in error] == []
-    assert not (machine.root / "results").exists()
-
-
 def test_debug_shows_the_traceback(machine: Machine) -> None:
     done = machine.call("--debug", "run", "--target", "kafka-39", "--anomaly", "all")
     assert done.returncode == EXIT_USAGE
@@ -370,13 +345,6 @@ def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
     (path / "verdict.json").write_text("former")
     damage(path, FLIPPED)
     assert "000.log has other content than the run wrote" in machine.refusal("check", path)
-    for name in (f"brokers/2/{AFTER_REJOIN}", "fetched"):
-        shutil.rmtree(path / name)
-    (path / "observations.jsonl").unlink()
-    error = machine.refusal("check", path)
-    missing = "fetched is missing (4 files); observations.jsonl is missing; "
-    for part in (f"brokers/2/{AFTER_REJOIN} is missing", missing, "--partial"):
-        assert part in error
     assert (path / "verdict.json").read_text() == "former"
 
 

@@ -101,16 +101,6 @@ def answers(model: pictures.Simulated) -> dict[str, tuple[str, str]]:
     return {key: (stable, current) for key, stable, current in picture.offsets}
 
 
-def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
-    model = taken("p writes K", "t writes K", of_groups=True)
-    assert answers(model)["K"] == ("unstable", "0")
-    for step, old in (("p writes -K", NONE), ("t commits", NONE), ("3 leads", ("1", "1"))):
-        model.take(*described(step))
-        assert answers(model)["K"] == old
-    model = taken("p writes K", "t writes K", "p writes -K", "t commits", "3 leads", rules=NEW, of_groups=True)
-    assert answers(model)["K"] == NONE
-
-
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
     steps = (BEGIN, "t aborts", FILLER, CLEAN)
     killed, paused = (taken(*steps, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))

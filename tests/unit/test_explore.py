@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from documentation import ROOT
 
 from harness.cli.develop import explore as command
-from harness.errors import EXIT_ANOMALY, UsageError
+from harness.errors import EXIT_ANOMALY
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.model_checking.explore.cases import COORDINATED, GATE, ISR_GATE, ClusterCase, cases
+from harness.model_checking.explore.cases import COORDINATED, GATE, ClusterCase, cases
 from harness.model_checking.explore.walk import WalkResult, summary, walk
 from harness.models.log import redpanda
 from harness.models.walk.exhaustive import Explored, explore
@@ -73,19 +73,6 @@ def test_cases_of_a_target() -> None:
     )
 
 
-@pytest.mark.parametrize(("target", "with_", "without", "says"), [
-    ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
-    (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
-    (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never"),
-    (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
-    (SIM_KAFKA, (GATE,), ("never-backward",), "sim-kafka has no such rule: it is one of --with coordinat"),
-    (SIM_REDPANDA, (), ("markers-ages",), "unknown rule 'markers-ages'; did you mean markers-age"),
-])  # fmt: skip
-def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: tuple[str, ...], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        cases(target, with_=with_, without=without)
-
-
 @pytest.mark.parametrize(("case", "most_states", "verdict"), [
     (ClusterCase(WRITES), 1000, ANOMALY),
     (ClusterCase(WRITES, coordinated=True), 10_000, CLEAN),
@@ -139,21 +126,6 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
     rules = {**redpanda.RULES, **coordination.RULES}
     for rule in (*coordination.RULES, "free-not-ended", "committed-is-plain"):
         assert f"| `{rule}` | {rules[rule]} |" in page
-
-
-@pytest.mark.parametrize(("options", "says"), [
-    (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
-    (["--with", ISR_GATE, "--with", COORDINATED], "give only one of them under faults"),
-    (["--with", ISR_GATE, "--with", "anew-after-loss"], "isr-gate has this rule"),
-    (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
-    (["--faults", "--without", "image-age"], "unknown rule 'image-age'"),
-    (["--faults", "--groups"], "--faults: leave out --groups"),
-    (["--groups", "--with", ISR_GATE], "leave out --with isr-gate"),
-    (["--groups", "--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
-])  # fmt: skip
-def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        command.main(["--target", SIM_KAFKA, *options], standalone_mode=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -115,27 +115,12 @@ WAYS = {
 
 @BOTH
 @pytest.mark.parametrize("name", WAYS)
-def test_ways_to_a_consequence(name: str, coordinator: str) -> None:
+def test_ways_to_a_consequence_and_none_without_the_outage(name: str, coordinator: str) -> None:
     world = cluster(WAYS[name], coordinator)
     assert wrong(world) == [(2, name)]
     assert {broker for broker, _ in diverged(world)} == {2}, "the log's own anomaly shows it, too"
-
-
-@BOTH
-@pytest.mark.parametrize("name", WAYS)
-def test_without_the_outage_groups_are_right(name: str, coordinator: str) -> None:
     stays = "; ".join(step for step in WAYS[name].split("; ") if step not in {"2 leaves", "2 returns"})
     assert wrong(cluster(stays, coordinator)) == []
-
-
-@BOTH
-def test_the_broker_that_was_away_answers_so_once_it_leads(coordinator: str) -> None:
-    world = cluster(WAYS[SKIPS], coordinator)
-    assert world.coordinator.answer("K") == Answer(0)
-    take(world, *described("2 leads"))
-    assert world.coordinator.answer("K") == Answer(1)
-    take(world, *described("3 leads"))
-    assert world.coordinator.answer("K") == Answer(0)
 
 
 @BOTH

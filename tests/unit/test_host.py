@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
 from harness.host import commands, disk
 from harness.host.clock import RealClock
+from harness.models.clock import VirtualClock
 
 
 def test_the_first_true_value_is_returned_and_a_condition_is_evaluated_at_least_once() -> None:
@@ -26,9 +28,9 @@ def test_a_failed_wait_has_the_description_and_the_time_limit_of_a_run_ends_ever
         RealClock(time_limit_s=0.1).wait_until(lambda: False, 60, "the moon")
 
 
-def test_a_routine_repeats_until_it_is_stopped() -> None:
-    done: list[int] = []
-    clock = RealClock()
+@pytest.mark.parametrize("clock_of", [RealClock, VirtualClock])
+def test_a_routine_repeats_until_it_is_stopped(clock_of: Any) -> None:
+    clock, done = clock_of(), list[int]()
     routine = clock.every(0.001, lambda: done.append(1), "counting")
     clock.wait_until(lambda: len(done) > 2, 5, "three of them")
     routine.stop()
@@ -38,12 +40,15 @@ def test_a_routine_repeats_until_it_is_stopped() -> None:
         clock.wait_until(lambda: len(done) > stopped_at, 0.1, "one more")
 
 
-@pytest.mark.parametrize(("error", "words"), [(ValueError("no"), "no"), (TimeoutError(), "TimeoutError")])
-def test_the_error_of_a_routine_is_reported_with_its_name(error: Exception, words: str) -> None:
+@pytest.mark.parametrize(("clock_of", "error", "words"), [
+    (RealClock, ValueError("no"), "no"), (VirtualClock, ValueError("no"), "no"),
+    (RealClock, TimeoutError(), "TimeoutError"),
+])  # fmt: skip
+def test_the_error_of_a_routine_is_reported_with_its_name(clock_of: Any, error: Exception, words: str) -> None:
     def fail() -> None:
         raise error
 
-    clock = RealClock()
+    clock = clock_of()
     routine = clock.every(0.001, fail, "counting")
     with pytest.raises(HarnessError, match=f"^counting failed: {words}$"):
         clock.wait_until(routine.raise_if_failed, 5, "it to fail")

@@ -13,13 +13,13 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import pytest
 import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
+from test_command_line import LEAVES
 
 from harness.cli import main as cli
 from harness.cli.audit_key import parse_key
@@ -72,16 +72,7 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_text(json.dumps(audit))
 
 
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Walk the tree: every command that does something, with the words that call it."""
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from commands(child, (*path, name))
-    else:
-        yield path, command
-
-
-COMMANDS = dict(commands(cli.cli))
+COMMANDS = {tuple(name.split()): one for name, one in LEAVES.items() if not isinstance(one, click.Group)}
 PARAMETERS = [
     pytest.param(path, parameter, id=f"{' '.join(path)} {parameter.opts[0]}")
     for path, command in COMMANDS.items()
@@ -207,6 +198,7 @@ SCHEDULE = (
     '{"do": "end", "process": "t", "outcome": "commit"}, {"do": "write", "process": "p", "key": "K"},'
     '{"do": "heal", "fault": "outage", "broker": 2}]}'
 )
+TANSU = Path(__file__).parents[2] / "examples" / "systems" / "tansu.toml"
 NOT_IN_PAIRS = {"verbose", "quiet", "run_dir", "output", "help"}
 
 
@@ -284,6 +276,35 @@ def test_no_option_of_a_run_is_dropped_for_another(
             "audit disk --topic t --broker 1=x --spark-conf spark.hadoop.fs.s3a.secret.key=x",
             "--spark-conf spark.hadoop.fs.s3a.secret.key: other users of this host can read the command line",
         ),
+        ("--nemesis split", "--nemesis split: a minority of one is what --nemesis partition makes: give --absent 2"),
+        ("--nemesis split --brokers 4 --absent 2", "2 of 4 brokers are not a minority"),
+        ("--nemesis bridge --brokers 4", "give --brokers 5 or more"),
+        ("--nemesis bridge --brokers 5 --absent 2 --partitions 3", "give --partitions 2 or fewer"),
+        ("--nemesis ring --brokers 5", "give --brokers 5 --absent 2, say"),
+        ("--nemesis ring --brokers 5 --absent 2 --partitions 2", "give --partitions 1"),
+        ("--nemesis controller-kill", "give --brokers 4 or more"),
+        ("--nemesis relay --brokers 4", "a replica has to be on broker 4, too: give --replication-factor 4"),
+        ("--nemesis relay --replication-factor 2", "on broker 3, too: give --replication-factor 3"),
+        ("--nemesis relay --absent 2", "two leaders have to stay: give --absent 1"),
+        ("--target redpanda-25.3 --replication-factor 2", "--replication-factor 2: Redpanda takes odd numbers only"),
+        ("--target redpanda-25.3 --brokers 5 --absent 2", "with 3 replicas of a partition no majority is left"),
+        ("--target redpanda-25.3 --nemesis join", "put through it; choose kill, lossy, none, one-way"),
+        ("--target redpanda-25.3 --nemesis controller-kill", "Redpanda cannot be put through it"),
+        ("--target sim-kafka --nemesis disk-full", "simulated Kafka cannot be put through it"),
+        ("--target sim-kafka --runtime docker", "--runtime docker: sim-kafka does not run there; choose sim"),
+        ("--target sim-kafka --keep", "--keep is for --runtime local or docker or ssh, and contradicts --target sim"),
+        ("--target sim-kafka --image some", "--image is for --runtime docker, and contradicts --target sim-kafka"),
+        ("--target sim-kafka --set broker.num.io.threads=1", "simulated brokers know no such setting"),
+        ("--target kafka-4.4 --runtime sim", "--runtime sim: kafka-4.4 does not run there; choose local"),
+        (f"--target {TANSU} --anomaly stuck-lso", "tansu supports 1 (supports.brokers)"),
+        (f"--target {TANSU} --anomaly served --gate", "--gate is for Kafka's brokers only"),
+        (f"--target {TANSU} --anomaly served --runtime docker", "does not run there; choose local"),
+        ("--anomaly served --nemesis pause", "--nemesis pause"),
+        ("--anomaly served --guard", "--guard"),
+        ("--anomaly served --application streams", "--application"),
+        ("--anomaly served,stuck-lso", "a run of its own"),
+        ("--anomaly served --timers days", "--timers days: runs of --anomaly served do not put clocks forward"),
+        ("--gate --guard", "--gate and --guard"),
         (
             "audit live --bootstrap-server h:1 --topic a,b",
             "'a,b' is not a topic: give each topic with a separate option: --topic a --topic b",
@@ -292,12 +313,46 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("conform --target kafka-3.9 --transactions 2", "--transactions 2: kafka-3.9 has no transactions of version 2"),
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
         ("explore --target sim-redpanda --with gate", "--with: unknown proposal for sim-redpanda"),
+        ("explore --target sim-kafak", "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
+        ("explore --target sim-kafka --with coordinate", "for sim-kafka 'coordinate'; did you mean coordinated"),
+        ("explore --target sim-kafka --with coordinated --without never-backwards", "did you mean never-backward"),
+        ("explore --target sim-kafka --with coordinated --without snapshot-first", "unknown rule 'snapshot-first'"),
+        ("explore --target sim-kafka --with gate --without never-backward", "it is one of --with coordinat"),
+        ("explore --target sim-redpanda --without markers-ages", "'markers-ages'; did you mean markers-age"),
+        ("explore --target sim-kafka --with isr-gate --with gate", "--with gate: it is not modelled under faults"),
+        ("explore --target sim-kafka --with isr-gate --with coordinated", "give only one of them under faults"),
+        ("explore --target sim-kafka --with isr-gate --with anew-after-loss", "isr-gate has this rule"),
+        ("explore --target sim-kafka --with isr-gate --without image-aged", "did you mean image-age"),
+        ("explore --target sim-kafka --faults --without image-age", "unknown rule 'image-age'"),
+        ("explore --target sim-kafka --faults --groups", "--faults: leave out --groups"),
+        ("explore --target sim-kafka --groups --with isr-gate", "leave out --with isr-gate"),
+        ("explore --target sim-redpanda --groups", "leave out --target sim-redpanda"),
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
+        ("nightly --targets redpanda-25.2", "--runtime local: redpanda-25.2 does not run there; choose docker"),
+        ("nightly", "the matrix names no targets"),
+        ("--target kafka-39", "'--target': unknown target 'kafka-39'; did you mean kafka-3.9"),
+        ("--target redpanda", "sim-redpanda); an exact patch is kafka-"),
+        ("doctor --fetch kafka-3", "'kafka-3'; did you mean kafka-4.3 or kafka-3.9? (known: kafka-3.9, kafka-4.0,"),
+        ("--client jav", "'jav'; did you mean java"),
+        ("--anomaly stuk-lso", "'stuk-lso'; did you mean stuck-lso"),
+        ("--nemesis kil", "'kil'; did you mean kill"),
+        ("--timers fats", "'fats'; did you mean fast"),
+        ("--nemsis kill", "'--nemsis'. (Did you mean one of: '--nemesis'"),
+        ("--set nonsense", "'nonsense': give topic.NAME=VALUE"),
+        ("run --target kafka-3.9", "give --anomaly"),
+        ("run --anomaly all", "give --target: see `harness targets`"),
+        ("run --seed 5", "give --target and --anomaly: see"),
+        ("run --schedule s.json", "'--schedule': 's.json' is not a file"),
+        ("run --resume nowhere", "'--resume': 'nowhere' is not a folder"),
+        ("clean 2026-01-01T00-00-00Z-0000", "nothing is left of 2026-01-01T00-00-00Z-0000"),
+        ("check", "RUN_DIR"),
+        ("chek", "'chek'"),
     ],
 )  # fmt: skip
 def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:
     of_a_run = ["run", "--target", "kafka-3.9", "--anomaly", "all"] if arguments.startswith("--") else []
     assert expected in str(answer(capsys, *of_a_run, *shlex.split(arguments)))
+    assert not Path("results").exists()
 
 
 def test_ports_end_somewhere() -> None:

@@ -114,6 +114,7 @@ DAMAGES: list[tuple[Callable[[Path], object], list[str]]] = [
     (lambda path: lose(path, "fetched"), [NO_FETCHED]),
     (lambda path: lose(path, "observations.jsonl"), [NO_OBSERVATIONS]),
     (lambda path: lose(path, "fetched", "observations.jsonl"), [NO_FETCHED, NO_OBSERVATIONS]),
+    (lambda path: lose(path, f"brokers/2/{AFTER_REJOIN}"), [f"brokers/2/{AFTER_REJOIN} is missing (6 files)"]),
     (lambda path: lose(path, SEGMENT), [f"{SEGMENT} is missing"]),
     (put_a_folder_in_place, [f"{SEGMENT} is missing"]),
     (lambda path: os.truncate(path / SEGMENT, 10), [f"{SEGMENT} has 10 bytes, not the {SIZE} that the run wrote"]),

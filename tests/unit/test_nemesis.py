@@ -10,8 +10,6 @@ from fakes.cluster import RecordedCluster, recorded_cluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness.errors import UsageError, WaitTimeoutError
-from harness.play.options import RunOptions
-from harness.play.run_plan import plan_run
 from harness.runtimes.base import Need, RuntimeRequest, raise_if_unmet
 from harness.runtimes.namespaces import Reach
 from harness.runtimes.power import Cut, LostRecords
@@ -94,11 +92,6 @@ def test_a_module_declares_a_fault_or_a_script_once_and_soak_draws_it_or_says_wh
     ):
         with pytest.raises(ValueError, match=error):
             declared_in([*modules, module])
-
-
-def test_an_unknown_name_is_reported_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"unknown nemesis 'catchup'; did you mean catch-up.*\? \(known: bridge"):
-        find_script("catchup")
 
 
 THROTTLE = [on_topics("*"), on_brokers(leader="2000", follower="2000")]
@@ -212,27 +205,6 @@ def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
     assert [broker for broker in FIVE.brokers if not reach.is_up(broker)] == list(FIVE.absent)
     leader = FIVE.replicas(0)[0]
     assert not [b for b in FIVE.absent if {(b, leader), (leader, b)} <= links], "who is absent hears no leader"
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "expected"),
-    [
-        ("split", {}, "give --absent 2 or more"),
-        ("split", {"brokers": 4, "absent": 2}, "2 of 4 brokers are not a minority"),
-        ("bridge", {"brokers": 4}, "give --brokers 5 or more"),
-        ("bridge", {"brokers": 5, "absent": 2, "partitions": 3}, "give --partitions 2 or fewer"),
-        ("ring", {"brokers": 5}, "give --brokers 5 --absent 2, say"),
-        ("ring", {"brokers": 5, "absent": 2, "partitions": 2}, "give --partitions 1"),
-        ("controller-kill", {}, "give --brokers 4 or more"),
-        ("relay", {"brokers": 4}, "a replica has to be on broker 4, too: give --replication-factor 4"),
-        ("relay", {"replication_factor": 2}, "a replica has to be on broker 3, too: give --replication-factor 3"),
-        ("relay", {"absent": 2}, "two leaders have to stay: give --absent 1"),
-    ],
-)
-def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], expected: str) -> None:
-    options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=f"--nemesis {name}: .*{expected}"):
-        plan_run(options)
 
 
 def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from in_process import exit_code
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
@@ -75,23 +74,6 @@ def test_a_wrong_file_is_one_error_with_file_and_key(change: tuple[str, str], sa
         stored(tmp_path, MINIMAL.replace(*change))
     assert str(tmp_path / "system.toml") in str(error.value)
     assert says in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--anomaly", "stuck-lso"), "tansu supports 1 (supports.brokers)"),
-        (("--anomaly", "served", "--gate"), "--gate is for Kafka's brokers only"),
-        (("--anomaly", "served", "--runtime", "docker"), "does not run there; choose local"),
-    ],
-)
-def test_what_a_system_does_not_support_is_rejected_before_anything_starts(
-    options: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(monkeypatch, "run", "--target", str(EXAMPLES / "tansu.toml"), *options) == 254
-    assert says in capfd.readouterr().err
-    assert not (tmp_path / "results").exists()
 
 
 def test_each_missing_ability_is_named(tmp_path: Path) -> None:

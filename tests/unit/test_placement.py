@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.play.options import RunOptions
-from harness.play.run_plan import plan_run
 from harness.schedules.placement import Placement, place
-from harness.schedules.timers import DAYS, DEFAULT, FAST, FREEZE, MOST_STEPS, TIMERS, Timers, find_timers
+from harness.schedules.timers import DAYS, DEFAULT, FREEZE, MOST_STEPS, TIMERS, Timers, find_timers
 
 
 def shape(**changes: Any) -> Placement:
@@ -91,16 +89,3 @@ def test_days_are_those_of_kafka_and_steps_of_clocks_pass_them_but_not_the_seven
         assert timers.topic["delete.retention.ms"] == timers.broker["producer.id.expiration.ms"] == "86400000"
     assert int(DAYS.topic["delete.retention.ms"]) < DAYS.clock_step_s * 1000
     assert MOST_STEPS * DAYS.clock_step_s < 7 * 24 * 3600
-
-
-@pytest.mark.parametrize(("name", "near"), [("fats", FAST.name), ("10", "10m"), ("defaults", DEFAULT.name)])
-def test_an_unknown_name_is_reported_with_the_nearest(name: str, near: str) -> None:
-    message = rf"unknown set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, days, default\)"
-    with pytest.raises(UsageError, match=message) as refused:
-        find_timers(name)
-    assert refused.value.exit_code == 254
-
-
-def test_runs_that_do_not_wait_for_replicas_put_no_clocks_forward() -> None:
-    with pytest.raises(UsageError, match="--timers days: runs of --anomaly served do not put clocks forward"):
-        plan_run(RunOptions("kafka-4.4", "served", timers=DAYS.name))

@@ -199,20 +199,6 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
     assert test.replicas["control", 0] == (1,), "Redpanda takes odd numbers of replicas only"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"replication_factor": 2}, "--replication-factor 2: Redpanda takes odd numbers only"),
-        ({"brokers": 5, "absent": 2}, "--absent 2: with 3 replicas of a partition no majority is left"),
-        ({"nemesis": "join"}, "--nemesis join: Redpanda cannot be put through it; choose kill, lossy, none, one-way"),
-        ({"nemesis": "controller-kill"}, "--nemesis controller-kill: Redpanda cannot be put through it"),
-    ],
-)
-def test_impossible_placements_are_rejected(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(UsageError, match=expected):
-        plan_run(RunOptions("redpanda-25.3", "stuck-lso", **options))
-
-
 def containers_of(target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> ContainerCluster:
     settings = {INTERVAL: "60", "partition_autobalancing_mode": "off"}
     return ContainerCluster(target, path, monkeypatch, settings, **spec)

@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 from simulated import simulate
 
-from harness.errors import UsageError
 from harness.judge.check import check_folder, judge_run
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
@@ -107,18 +106,6 @@ def test_a_run_on_simulated_brokers_is_clean(spark: SparkSession, tmp_path: Path
     verdict = judge_run(check_folder(spark, run.folder), run.folder, manifest)
     assert [(s.scenario, s.verdict) for s in verdict.scenarios] == [(s.name, "clean") for s in run.plan.scenarios]
     assert len(verdict.scenarios) == 5
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"nemesis": "pause"}, "--nemesis pause"), ({"guard": True}, "--guard"),
-        ({"application": "streams"}, "--application"), ({"anomaly": "served,stuck-lso"}, "a run of its own"),
-    ],
-)  # fmt: skip
-def test_options_about_faults_contradict_a_run_without_one(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        plan_run(RunOptions(**{"target": "kafka-4.4", "anomaly": "served", **options}))
 
 
 def test_a_served_run_has_no_absent_broker_and_no_control() -> None:

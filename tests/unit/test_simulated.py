@@ -5,17 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.progress import FakeProgress
-from simulated import Simulated, simulate
+from simulated import Simulated, digest, simulate
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
-from harness.cli.run import command_line
 from harness.clients import ClientError, TransactionStep
 from harness.clients.recorded import OperationFailedError
 from harness.clients.simulated import SimulatedProducer
-from harness.errors import UsageError
-from harness.play.options import RunOptions
-from harness.play.run import run
 from harness.play.run_player import RunPlayer
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
@@ -46,8 +41,8 @@ def payload(run: Simulated, broker: int, snapshot: str = AFTER_REJOIN) -> set[st
 
 @pytest.mark.parametrize("target", SIMULATED)
 def test_the_same_seed_gives_the_same_bytes_everywhere_and_another_seed_others(target: str, tmp_path: Path) -> None:
-    assert simulate(tmp_path / "run", target).digest() == DIGESTS[target]
-    assert simulate(tmp_path / "other", target, seed=2).digest() != DIGESTS[target]
+    assert digest(simulate(tmp_path / "run", target).folder.path) == DIGESTS[target]
+    assert digest(simulate(tmp_path / "other", target, seed=2).folder.path) != DIGESTS[target]
 
 
 @pytest.mark.parametrize(
@@ -108,23 +103,3 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
         epochs[client] = max(batch.producer_epoch for batch in batches if batch.producer_id == first)
     assert epochs["librdkafka"] == 0
     assert epochs["java"] > 1
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"nemesis": "disk-full"}, "simulated Kafka cannot be put through it"),
-        ({"runtime": "docker"}, "--runtime docker: sim-kafka does not run there; choose sim"),
-        ({"keep": True}, "--keep is for --runtime local or docker or ssh, and contradicts --target sim-kafka"),
-        ({"image": "some"}, "--image is for --runtime docker, and contradicts --target sim-kafka"),
-        ({"client": "nobody"}, "unknown client 'nobody'"),
-        ({"topic_settings": {"segment.ms": "soon"}}, "segment.ms takes a whole number of 64 bits"),
-        ({"broker_settings": {"num.io.threads": "1"}}, "broker.num.io.threads: simulated brokers know no such setting"),
-        ({"target": "kafka-4.4", "runtime": "sim"}, r"--runtime sim: kafka-4\.4 does not run there; choose local"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
-    fields = {"target": "sim-kafka", "anomaly": "stuck-lso", "results": tmp_path, **options}
-    with pytest.raises(UsageError, match=why):
-        run(RunOptions(**fields), FakeProgress(), command_line)
-    assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 """Rounds on simulated brokers: ends, repetition, planted findings, timed offsets, and the command `harness soak`."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 from fakes.connections import StallingReader
 from fakes.progress import FakeProgress
 from findings import soak_json
+from simulated import digest
 from soaked import (
     ABORTS,
     COMMITS,
@@ -65,12 +65,6 @@ def wrong_names(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
 
 def wrong_after(folder: Path, *steps: tuple[float, Operation]) -> dict[int, set[str]]:
     return wrong_names(folder, play_steps(folder, *steps))
-
-
-def digest(folder: Path) -> str:
-    files = [path for top in ("brokers", "fetched") for path in (folder / top).rglob("*") if path.is_file()]
-    content = [path.read_bytes() for path in (folder / "history.jsonl", *sorted(files))]
-    return hashlib.sha256(b"".join(content)).hexdigest()
 
 
 def test_a_drawn_round_goes_to_its_end_and_is_repeated_exactly(tmp_path: Path) -> None:

@@ -61,19 +61,6 @@ def test_a_routine_comes_again_until_it_is_stopped() -> None:
     assert at_s == [10, 20, 30]
 
 
-def test_what_ends_a_routine_is_reported_with_its_name() -> None:
-    clock = VirtualClock()
-
-    def fail() -> None:
-        raise ValueError("no")
-
-    routine = clock.every(1, fail, "counting")
-    with pytest.raises(WaitTimeoutError):
-        clock.wait_until(lambda: False, 2, "it to fail")
-    with pytest.raises(HarnessError, match="counting failed: no"):
-        routine.raise_if_failed()
-
-
 def test_routines_that_take_turns_do_not_wait_for_each_other() -> None:
     """Two routines wait, the second one for longer: the first one continues at its own time."""
     clock, ended_s = VirtualClock(takes_turns=True), dict[str, float]()
