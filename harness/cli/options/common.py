@@ -154,11 +154,6 @@ CONTROLLERS: Final = (
 # fmt: on
 
 
-def optional_bootstrap(note: str) -> cloup.Option:
-    """Return ``--bootstrap-server`` for a command that checks it by itself, with a ``note`` in its help."""
-    return CLUSTER.option("--bootstrap-server", SERVERS, f"Bootstrap brokers.  [{note}]", name="bootstrap")
-
-
 def topic_option(group: Group) -> cloup.Option:
     """Return ``--topic``, which a command gets as ``topics``."""
     text = (
