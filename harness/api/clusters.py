@@ -27,7 +27,7 @@ from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL, RUNTIMES
 from harness.runtimes.base import ClusterSpec, RuntimeRequest, bootstrap_servers
 from harness.schedules.timers import FAST
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.systems import find_system
 from harness.targets import WITH_JARS, Target, find_target
 from nemesis import FAULTS
@@ -125,9 +125,7 @@ def local_cluster(
 
 
 def _fault(name: str) -> Fault:
-    if name not in FAULTS:
-        raise UsageError(nearest("fault", name, list(FAULTS)))
-    return FAULTS[name]
+    return FAULTS[known_name("fault", name, FAULTS)]
 
 
 @contextmanager

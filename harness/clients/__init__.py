@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.host.java import Java
 from harness.kafka_api import TopicPartition
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 if TYPE_CHECKING:
     from harness.kafka_api.security import Security
@@ -148,7 +148,5 @@ LIBRDKAFKA, JAVA = CLIENTS = ("librdkafka", "java")
 
 def find_client(name: str) -> OpenLibrary:
     """Return the function that opens the library with a name. Raises `UsageError` with the nearest names."""
-    if name not in CLIENTS:
-        raise UsageError(nearest("client", name, CLIENTS))
-    opened: OpenLibrary = import_module(f"{__name__}.{name}").opened
+    opened: OpenLibrary = import_module(f"{__name__}.{known_name('client', name, CLIENTS)}").opened
     return opened

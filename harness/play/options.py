@@ -14,7 +14,7 @@ from harness.schedules.catalog import SERVED
 from harness.schedules.schedule import Schedule
 from harness.schedules.timers import DAYS
 from harness.spark.options import SparkOptions
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.targets import OWN, REDPANDA, Target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
@@ -27,9 +27,7 @@ PROTECTIONS = (UNPROTECTED, *PROTECTION_FILES)
 
 def find_protection(name: str) -> str:
     """Return the name. Raises `UsageError` with the nearest names where there is no such protection."""
-    if name not in PROTECTIONS:
-        raise UsageError(nearest("protection", name, list(PROTECTIONS)))
-    return name
+    return known_name("protection", name, PROTECTIONS)
 
 
 @dataclass(frozen=True)

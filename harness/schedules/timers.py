@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.errors import UsageError
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -137,6 +136,4 @@ FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63
 
 def find_timers(name: str) -> Timers:
     """Return the timers of that name. Raises `UsageError` with the nearest names."""
-    if name not in TIMERS:
-        raise UsageError(nearest("set of timers", name, list(TIMERS)))
-    return TIMERS[name]
+    return TIMERS[known_name("set of timers", name, TIMERS)]
