@@ -112,9 +112,8 @@ def use_cluster(context: click.Context, _parameter: click.Parameter, name: str |
     if name is None or context.resilient_parsing:
         return
     config = read_config_file()
-    values = config.clusters[
-        known_name("cluster", name, sorted(config.clusters), f"--cluster: {config.path or FILE}: ")
-    ]
+    known_name("cluster", name, sorted(config.clusters), f"--cluster: {config.path or FILE}: ")
+    values = config.clusters[name]
     own = {parameter: setting for parameter, setting in _parameters(context.command) if setting.commands}
     defaults = {parameter: value for parameter, value in (context.default_map or {}).items() if parameter not in own}
     chosen = {parameter: values[setting.name] for parameter, setting in own.items() if setting.name in values}
