@@ -124,11 +124,8 @@ def reason(template: str, **values: Column | str) -> Column:
 def completed(row: dict[str, Any]) -> dict[str, Any]:
     """Return a collected row whose sentences show the values of clients as text."""
     texts = {name: row[name] for name in ("explanation", "reason") if row.get(name)}
-    return {**row, **{name: _PRINTABLE.sub(_as_text, text) for name, text in texts.items()}}
-
-
-def _as_text(value: re.Match[str]) -> str:
-    return in_sentence(bytes.fromhex(value[1]))
+    shown = {name: _PRINTABLE.sub(lambda it: in_sentence(bytes.fromhex(it[1])), text) for name, text in texts.items()}
+    return {**row, **shown}
 
 
 def visible_before_stable_end() -> Column:

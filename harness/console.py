@@ -126,7 +126,9 @@ def show(result: RunResult, output: str) -> None:
             out.line(f"not judged: {missing.path} {missing.problem}")
         for note in verdict.notes or ():
             out.line(f"note: {note}")
-        out.line(f"{relative(result.folder.path)}/   (exit code {EXIT_CODES[verdict.verdict]})")
+        path, here = result.folder.path, Path.cwd()
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        out.line(f"{shown}/   (exit code {EXIT_CODES[verdict.verdict]})")
     for broker, address in result.addresses.items():
         err.line(f"kept: broker {broker} at {address}")
     if result.addresses:
@@ -200,9 +202,3 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
 def verdict_word(verdict: str) -> Any:
     """Return a verdict in capitals and in its colour."""
     return styled(verdict.upper(), STYLES[verdict])
-
-
-def relative(path: Path) -> Path:
-    """Return a path relative to the working directory, if it is below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path

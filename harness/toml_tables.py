@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 
 def read_toml(path: Path | Traversable, source: str) -> dict[str, Any]:
@@ -33,8 +33,7 @@ def expect_entries(path: Path | Traversable, source: str) -> Iterator[tuple[Mapp
 def with_known_keys(table: Mapping[str, Any], keys: Sequence[str], source: str) -> Mapping[str, Any]:
     """Return a table. Raises `UsageError` for a key that is not among these."""
     for key in table:
-        if key not in keys:
-            raise UsageError(f"{source}: {nearest('key', key, keys)}")
+        known_name("key", key, keys, f"{source}: ")
     return table
 
 

@@ -9,9 +9,8 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 
-from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
-from harness.suggest import nearest
+from harness.suggest import known_name
 from nemesis.fault import Fault
 from nemesis.script import Script
 
@@ -58,6 +57,4 @@ SCRIPTS: Mapping[str, Script] = Registry(
 
 def find_script(name: str) -> Script:
     """Return the script of that name. Raises `UsageError` with the nearest names."""
-    if name not in SCRIPTS:
-        raise UsageError(nearest("nemesis", name, list(SCRIPTS)))
-    return SCRIPTS[name]
+    return SCRIPTS[known_name("nemesis", name, SCRIPTS)]

@@ -27,11 +27,11 @@ from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL, RUNTIMES
 from harness.runtimes.base import ClusterSpec, RuntimeRequest, bootstrap_servers
 from harness.schedules.timers import FAST
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.systems import find_system
 from harness.targets import WITH_JARS, Target, find_target
 from nemesis import FAULTS
-from nemesis.fault import Fault, FaultContext
+from nemesis.fault import FaultContext
 
 TEST: Final = "test"
 FILLER: Final = "filler"
@@ -103,7 +103,7 @@ def local_cluster(
     ``folder``: of the brokers' logs. ``faults``: faults that need more than processes, such as partition.
     ``settings``: of brokers, in addition to short timers. Raises `HarnessError`.
     """
-    row, injected = find_target(target), [_fault(name) for name in faults]
+    row, injected = find_target(target), [FAULTS[known_name("fault", name, FAULTS)] for name in faults]
     if not RUNTIMES[LOCAL].runs(row):
         raise UsageError(f"{row.name} cannot run as processes of this host")
     system = find_system(row)
@@ -124,12 +124,6 @@ def local_cluster(
                 yield LocalCluster(row, bootstrap, spec, topic_settings, running, producer)
 
 
-def _fault(name: str) -> Fault:
-    if name not in FAULTS:
-        raise UsageError(nearest("fault", name, list(FAULTS)))
-    return FAULTS[name]
-
-
 @contextmanager
 def absent(cluster: LocalCluster, broker: int, fault: str = "kill") -> Iterator[None]:
     """Inject a fault on a broker, and heal it after the block.
@@ -138,7 +132,7 @@ def absent(cluster: LocalCluster, broker: int, fault: str = "kill") -> Iterator[
     the broker is back in every ISR, and its replicas end where the others do. Raises `UsageError` for a fault that this
     cluster was not started for, and `WaitTimeoutError`.
     """
-    injected, running = _fault(fault), cluster.running
+    injected, running = FAULTS[known_name("fault", fault, FAULTS)], cluster.running
     if (
         not injected.needs <= cluster.spec.needs
         or not injected.broker_settings.items() <= cluster.spec.settings.items()

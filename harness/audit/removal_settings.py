@@ -10,7 +10,6 @@ class RemovalSettings:
 
     delete_retention_ms: int | None
     min_compaction_lag_ms: int | None
-    segment_ms: int | None
     min_cleanable_dirty_ratio: float | None
     max_compaction_lag_ms: int | None = None
 
@@ -25,7 +24,7 @@ class RemovalSettings:
 def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
     """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
     values = settings or {}
-    names = ("delete.retention.ms", "min.compaction.lag.ms", "segment.ms", "max.compaction.lag.ms")
-    retention, lag, segment, most_lag = (int(values[name]) if values.get(name) else None for name in names)
+    names = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+    retention, lag, most_lag = (int(values[name]) if values.get(name) else None for name in names)
     ratio = values.get("min.cleanable.dirty.ratio")
-    return RemovalSettings(retention, lag, segment, float(ratio) if ratio else None, most_lag)
+    return RemovalSettings(retention, lag, float(ratio) if ratio else None, most_lag)

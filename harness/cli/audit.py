@@ -228,6 +228,9 @@ def request_of(reading: Mapping[str, Any]) -> AuditRequest:
     if reading.get("quick"):
         common.leave_out(common.options_given() & NEEDS_DATA, "--quick reads no data")
     config, rate_mb, since, until = (reading.get(name) for name in ("config", "rate_limit_mb", "since", "until"))
+    controllers, login = reading["controllers"], reading["controllers_config"]
+    if login and not controllers:
+        raise UsageError("--controllers-config is the login of --controllers HOST:PORT, which is missing")
     request = AuditRequest(
         common.addresses(reading["bootstrap"], config),
         reading["topics"],
@@ -237,7 +240,7 @@ def request_of(reading: Mapping[str, Any]) -> AuditRequest:
         save=reading.get("save"),
         config=None if config is None else str(config),
         spool_limit_bytes=size_bytes(reading["spool_limit"]),
-        controllers=common.controller_addresses(reading, config),
+        controllers=common.addresses(controllers, login or config) if controllers else (),
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")

@@ -49,7 +49,10 @@ OPTIONS = (
     AUDITED.option("--broker", BROKER_FOLDER,
                    "Copy of a broker's log directory or of a partition's folder, instead of a cluster; repeatable.",
                    name="brokers", multiple=True),
-    RATE_LIMIT, common.optional_bootstrap("this, or --broker"), common.CONFIG, common.CLUSTER_NAME,
+    RATE_LIMIT,
+    common.CLUSTER.option("--bootstrap-server", common.SERVERS, "Bootstrap brokers.  [this, or --broker]",
+                          name="bootstrap"),
+    common.CONFIG, common.CLUSTER_NAME,
 )
 # fmt: on
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from harness.errors import UsageError
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.toml_tables import read_toml
 
 FILE: Final = "harness.toml"
@@ -83,9 +83,7 @@ def _values(path: Path, content: Mapping[str, Any], table: str = "") -> dict[str
 
 def _value(path: Path, name: str, value: Any, place: str) -> Any:
     """Return the option's value. Raises `UsageError` for an unknown setting, and for a value of another form."""
-    if name not in FORMS:
-        raise UsageError(f"{place} {nearest('setting', name, list(FORMS))}")
-    match FORMS[name], value:
+    match FORMS[known_name("setting", name, FORMS, f"{place} ")], value:
         case "a text", str():
             return value
         case "a path", str():
@@ -114,8 +112,7 @@ def use_cluster(context: click.Context, _parameter: click.Parameter, name: str |
     if name is None or context.resilient_parsing:
         return
     config = read_config_file()
-    if name not in config.clusters:
-        raise UsageError(f"--cluster: {config.path or FILE}: {nearest('cluster', name, sorted(config.clusters))}")
+    known_name("cluster", name, sorted(config.clusters), f"--cluster: {config.path or FILE}: ")
     values = config.clusters[name]
     own = {parameter: setting for parameter, setting in _parameters(context.command) if setting.commands}
     defaults = {parameter: value for parameter, value in (context.default_map or {}).items() if parameter not in own}

@@ -64,16 +64,6 @@ def rights_of(rights: Sequence[str], partitions: Sequence[TopicPartition]) -> di
     return decisions
 
 
-def read_verdict(path: Path) -> Verdict:
-    """Return the verdict of an audit. Raises `UsageError`."""
-    from harness.protect.repair.plan import read_audit  # noqa: PLC0415  (slow imports, only where needed)
-
-    try:
-        return read_audit(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, UsageError) as error:
-        raise UsageError(f"{path}: {error}") from error
-
-
 # fmt: off
 OPTIONS = (
     cloup.Argument(["audit"], type=kinds.FILE_TO_READ, metavar="AUDIT"),
@@ -119,13 +109,16 @@ def repair(
     Exit codes: 0 all replicas agree, 1 some still differ, 2 some partitions are undecided or unknown, 254 usage or
     set-up error, 255 failed. With --plan: 0 all differences can be repaired, 2 some cannot.
     """
-    from harness.protect.repair.plan import check_saved, plan_of  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.protect.repair.plan import check_saved, plan_of, read_audit  # noqa: PLC0415  (slow imports, only where needed)
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
 
     required = {"bootstrap": "--bootstrap-server on the command line itself", "is_plan": "--plan or --apply"}
     if missing := [text for name, text in required.items() if name not in common.options_given()]:
         raise UsageError(f"give {' and '.join(missing)}")
-    verdict = read_verdict(audit)
+    try:
+        verdict = read_audit(json.loads(audit.read_text("utf-8")))
+    except (OSError, ValueError, UsageError) as error:
+        raise UsageError(f"{audit}: {error}") from error
     only = [parse_partition(text) for text in parameters["partitions"]]
     decisions = rights_of(parameters["rights"], only)
     plan, without_decisions = plan_of(verdict, decisions, only), plan_of(verdict, None, only)

@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.host.java import Java
 from harness.kafka_api import TopicPartition
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 if TYPE_CHECKING:
     from harness.kafka_api.security import Security
@@ -24,20 +24,19 @@ OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
-UNKNOWN_SERVER_ERROR: Final = "UNKNOWN_SERVER_ERROR"
-"""A broker met an exception that its code does not handle. Without a fault, no valid operation ends with this error."""
-INVALID_TXN_STATE: Final = "INVALID_TXN_STATE"
-"""A broker does not know a transaction that is open. The same holds."""
-CONCURRENT_TRANSACTIONS: Final = "CONCURRENT_TRANSACTIONS"
-"""A broker has not ended the former transaction, although the client retried until its time-out."""
-GROUP_ID_NOT_FOUND: Final = "GROUP_ID_NOT_FOUND"
-"""A coordinator does not know a group with offsets; or it has just deleted the group, and its answer was lost."""
 TIMED_OUT: Final = "TIMED_OUT"
-"""A broker has not acknowledged an operation in `OPERATION_TIMEOUT_S`."""
-OUT_OF_ORDER_SEQUENCE: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-"""A broker does not know the producer's last batch."""
-ALSO_OF_SLOW_BROKERS: Final = frozenset({CONCURRENT_TRANSACTIONS, GROUP_ID_NOT_FOUND, TIMED_OUT, OUT_OF_ORDER_SEQUENCE})
-"""The last four: without a fault, no valid operation ends with them if all brokers answer in time."""
+ALSO_OF_SLOW_BROKERS: Final = frozenset(
+    {
+        "CONCURRENT_TRANSACTIONS",  # the former transaction has not ended, until the time-out of the client's retries
+        "GROUP_ID_NOT_FOUND",  # of a group with offsets; or it has just been deleted, and the answer was lost
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",  # the producer's last batch is unknown
+        TIMED_OUT,  # an operation was not acknowledged in `OPERATION_TIMEOUT_S`
+    }
+)
+"""Without a fault, no valid operation ends with these errors of brokers if all brokers answer in time."""
+# A broker met an exception that its code does not handle, or it does not know a transaction that is open.
+REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE"}
+"""Without a fault, no valid operation ends with the other two errors at all."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
@@ -50,7 +49,7 @@ TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 class ClientError(HarnessError):
     """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one.
 
-    ``refusal``: `UNKNOWN_SERVER_ERROR`, `INVALID_TXN_STATE`, one of `ALSO_OF_SLOW_BROKERS`, or "" for other errors.
+    ``refusal``: one of `REFUSALS`, or "" for other errors.
     """
 
     def __init__(self, text: str, *, certainly: bool = False, refusal: str = "") -> None:
@@ -148,7 +147,5 @@ LIBRDKAFKA, JAVA = CLIENTS = ("librdkafka", "java")
 
 def find_client(name: str) -> OpenLibrary:
     """Return the function that opens the library with a name. Raises `UsageError` with the nearest names."""
-    if name not in CLIENTS:
-        raise UsageError(nearest("client", name, CLIENTS))
-    opened: OpenLibrary = import_module(f"{__name__}.{name}").opened
+    opened: OpenLibrary = import_module(f"{__name__}.{known_name('client', name, CLIENTS)}").opened
     return opened

@@ -13,15 +13,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import (
-    CONCURRENT_TRANSACTIONS,
-    GROUP_ID_NOT_FOUND,
-    INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
-    OUT_OF_ORDER_SEQUENCE,
     TIMED_OUT,
     TRANSACTION_TIMEOUT_MS,
-    UNKNOWN_SERVER_ERROR,
     Answered,
     ClientError,
     ClientSpec,
@@ -76,11 +71,11 @@ STREAMS_CONFIG = {
 }
 CLOSE_TIMEOUT_MS = 2_000
 _REFUSALS = {
-    "UnknownServerException": UNKNOWN_SERVER_ERROR,
-    "InvalidTxnStateException": INVALID_TXN_STATE,
-    "ConcurrentTransactionsException": CONCURRENT_TRANSACTIONS,
-    "OutOfOrderSequenceException": OUT_OF_ORDER_SEQUENCE,
-    "GroupIdNotFoundException": GROUP_ID_NOT_FOUND,
+    "UnknownServerException": "UNKNOWN_SERVER_ERROR",
+    "InvalidTxnStateException": "INVALID_TXN_STATE",
+    "ConcurrentTransactionsException": "CONCURRENT_TRANSACTIONS",
+    "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "GroupIdNotFoundException": "GROUP_ID_NOT_FOUND",
     "TimeoutException": TIMED_OUT,
 }
 

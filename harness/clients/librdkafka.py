@@ -16,15 +16,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.clients import (
-    CONCURRENT_TRANSACTIONS,
-    GROUP_ID_NOT_FOUND,
-    INVALID_TXN_STATE,
     NO_OFFSET,
     OPERATION_TIMEOUT_S,
-    OUT_OF_ORDER_SEQUENCE,
+    REFUSALS,
     TIMED_OUT,
     TRANSACTION_TIMEOUT_MS,
-    UNKNOWN_SERVER_ERROR,
     Answered,
     ClientError,
     ClientSpec,
@@ -71,15 +67,8 @@ COORDINATOR_MOVES = (
 """Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
 times."""
 RETRY_S = 0.05
-_REFUSALS = {
-    KafkaError.UNKNOWN: UNKNOWN_SERVER_ERROR,
-    KafkaError.INVALID_TXN_STATE: INVALID_TXN_STATE,
-    KafkaError.CONCURRENT_TRANSACTIONS: CONCURRENT_TRANSACTIONS,
-    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: OUT_OF_ORDER_SEQUENCE,
-    KafkaError.GROUP_ID_NOT_FOUND: GROUP_ID_NOT_FOUND,
-    KafkaError._MSG_TIMED_OUT: TIMED_OUT,  # noqa: SLF001  (public in spite of the name)
-    KafkaError._TIMED_OUT: TIMED_OUT,  # noqa: SLF001
-}
+_NAMES = {"UNKNOWN": "UNKNOWN_SERVER_ERROR", "_MSG_TIMED_OUT": TIMED_OUT, "_TIMED_OUT": TIMED_OUT}
+"""Kafka's names of errors, where librdkafka has others."""
 
 
 @contextmanager
@@ -214,8 +203,9 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
 
 
 def _failure(error: KafkaError) -> ClientError:
+    name = _NAMES.get(error.name(), error.name())
     # Only operations with an abortable error certainly had no effect.
-    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=_REFUSALS.get(error.code(), ""))
+    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=name if name in REFUSALS else "")
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from harness.protect.gate.build import Agent, build_agent, gate_options, verify_
 from harness.runtimes import find_runtime
 from harness.runtimes.base import ClusterSpec, PreparedRuntime, Runtime, RuntimeRequest, bootstrap_servers
 from harness.systems import System, find_system
-from harness.targets import Target
-from harness.targets.jars import JarSet, jars_for_client
+from harness.targets import KAFKA, WITH_JARS, Target
+from harness.targets.jars import JarSet, jars_for
 
 log = logging.getLogger("harness")
 
@@ -45,7 +45,9 @@ class Equipment:
 def equip(request: RuntimeRequest, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
     """Return the equipment of a target's brokers; ``gate``: options of a gate, or None. Raises `UsageError`."""
     ready = find_runtime(runtime)(request)
-    jars = ready.jars or jars_for_client(request.target, needed=has_jvm_clients, on_progress=request.on_progress)
+    jars, newest = ready.jars, list(WITH_JARS.values())[-1]
+    if jars is None and has_jvm_clients:
+        jars = jars_for(request.target if request.target.system == KAFKA else newest, on_progress=request.on_progress)
     equipment = Equipment(request.target, request.java, runtime, ready, jars)
     if gate is None:
         return equipment

@@ -71,11 +71,6 @@ def find_compose() -> tuple[str, ...]:
     )
 
 
-def explain(message: str) -> str:
-    """Return the remedy for a message of compose, or the message itself."""
-    return NO_SUBNET if any(words in message for words in SAYS_NO_SUBNET) else message
-
-
 class MissingError(HarnessError):
     """Raised if the engine does not have this container, file, network or volume."""
 

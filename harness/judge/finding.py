@@ -15,6 +15,13 @@ Place: TypeAlias = tuple[str, int]
 T = TypeVar("T", "Finding", CheckerRow)
 
 
+class PlaceOf:
+    """A property: topic and partition of an object with these fields."""
+
+    def __get__(self, item: Any, _: type) -> Place:
+        return item.topic, item.partition
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServedState:
     """The decoded value that some replicas serve for a record of an internal topic.
@@ -92,10 +99,7 @@ class Finding:
     do: str | None = None
     commands: tuple[str, ...] | None = None
 
-    @property
-    def place(self) -> Place:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
     @property
     def names(self) -> tuple[str, ...]:

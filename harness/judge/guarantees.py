@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.judge.finding import CheckerRow, Place
+from harness.judge.finding import CheckerRow, PlaceOf
 
 CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
@@ -36,10 +36,7 @@ class Violation:
     witness: Mapping[str, Any]
     count: int
 
-    @property
-    def place(self) -> Place:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
     def __str__(self) -> str:
         broker = "" if self.broker is None else f"broker {self.broker}, "

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.consequences import ApplicationView
-from harness.judge.finding import Finding, Place
+from harness.judge.finding import Finding, Place, PlaceOf
 from harness.judge.guarantees import GuaranteeResult
 from harness.run_folder.store import SCHEMA, RunFolder
 
@@ -63,10 +63,7 @@ class Doubt:
     kind: str
     reason: str
 
-    @property
-    def place(self) -> Place:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +114,7 @@ class RoundFinding:
     explanation: str
     witness: Any
 
-    @property
-    def place(self) -> Place:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
     def __str__(self) -> str:
         return f"{self.anomaly} on broker {self.broker}, {self.topic}-{self.partition}: {self.explanation}"

@@ -70,17 +70,18 @@ def acknowledged(
 
 def raise_if_incomplete(answer: Any, action: str, partitions: int) -> None:
     """Raise `RefusedError` for an answer that has fewer partitions than this."""
-    if (answered := _partitions(answer.to_dict())) < partitions:
+    # No partition contains another.
+    answered = sum(bool(part.keys() & {"index", "partition_index"}) for part in _structures(answer.to_dict()))
+    if answered < partitions:
         raise RefusedError(f"{action}: the answer has {answered} of {partitions} partitions")
 
 
-def _partitions(part: Any) -> int:
-    """Return the number of partitions in an answer, at any depth."""
-    if isinstance(part, list):
-        return sum(map(_partitions, part))
-    if not isinstance(part, dict):
-        return 0
-    return 1 if part.keys() & {"index", "partition_index"} else _partitions(list(part.values()))
+def _structures(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield every structure of an answer, at any depth."""
+    if isinstance(part, dict):
+        yield part
+    for item in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _structures(item)
 
 
 def _structured(field: Any, value: Any) -> Any:
@@ -128,12 +129,8 @@ ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 
 def errors_in(part: Any) -> list[tuple[int, str]]:
     """Return the code of each error in an answer, at any depth, with the broker's own words or the error's name."""
-    if isinstance(part, list):
-        return [error for item in part for error in errors_in(item)]
-    if not isinstance(part, dict):
-        return []
-    codes = [code for name in ERROR_FIELDS if (code := part.get(name))]
-    return [(code, part.get("error_message") or error_name(code)) for code in codes] + errors_in(list(part.values()))
+    codes = ((code, at) for at in _structures(part) for name in ERROR_FIELDS if (code := at.get(name)))
+    return [(code, at.get("error_message") or error_name(code)) for code, at in codes]
 
 
 def raise_for_errors(answer: Any, action: str, *, accepted: int | None = None) -> None:

@@ -25,23 +25,17 @@ def newest_patches() -> Callable[[str], str | None]:
     """
     published = cache(_published)  # lines of Kafka share the answer of Maven Central
 
-    def newest(name: str) -> str | None:
+    def newest_patch(name: str) -> str | None:
         target = find_target(name)
         if line_of(name) != name or target.system in SIMULATED:
             return None
         series = target.scala if target.system == KAFKA else target.version.rpartition(".")[0]
-        patch = newest_of(target.version, published(target.system, str(series)))
-        return None if patch is None else at_version(name, patch).name
+        line, _, patch = target.version.rpartition(".")
+        releases = (release.rpartition(".") for release in published(target.system, str(series)))
+        newest = max((int(number) for of_line, _, number in releases if of_line == line), default=0)
+        return at_version(name, f"{line}.{newest}").name if newest > int(patch) else None
 
-    return newest
-
-
-def newest_of(version: str, published: list[str]) -> str | None:
-    """Return the newest release of the line of a version; None where the version is the newest."""
-    line, _, patch = version.rpartition(".")
-    patches = [int(release.rpartition(".")[2]) for release in published if release.rpartition(".")[0] == line]
-    newest = max(patches, default=0)
-    return f"{line}.{newest}" if newest > int(patch) else None
+    return newest_patch
 
 
 def _published(system: str, series: str) -> list[str]:

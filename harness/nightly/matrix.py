@@ -22,11 +22,12 @@ from typing import Any, Final, NamedTuple
 from harness.clients import find_client
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
-from harness.play.options import RunOptions, find_protection
+from harness.play.options import PROTECTIONS, RunOptions
 from harness.play.run_plan import plan_run
 from harness.run_folder.store import GATES, THE_GUARD, UNPROTECTED
 from harness.runtimes import LOCAL, SIM, find_runtime
 from harness.schedules.catalog import ALL, GROUPS, all_scenarios, scenarios_by_name, scenarios_for
+from harness.suggest import known_name
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target, line_of
 from harness.targets.settings import parse_settings
 from harness.toml_tables import expect_entries, names_in, read_toml, with_known_keys
@@ -167,7 +168,7 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
         if outage.soak is None:
             find_client(outage.client)
             find_runtime(outage.runtime)
-            find_protection(outage.protection)
+            known_name("protection", outage.protection, PROTECTIONS)
             try:
                 plan_run(options_of(outage, matrix))
             except UsageError as error:

@@ -24,7 +24,7 @@ Schema (``applications.jsonl``), one line an application, topic and view of it, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Final
@@ -102,7 +102,8 @@ class Trial:
         cluster.lead(orders)
         leader = next(iter(orders.values()))[0]
         reading = read_served(self.plan, cluster, self.history, leader, [*replicas], Phase.APPLICATION)
-        consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in topics}
+        last = {t: {str(it["key"]): it["value"] for it in reading.delivered[t, PARTITION]} for t in topics}
+        consumed = {t: {key: value for key, value in last[t].items() if value is not None} for t in topics}
         observations = self.observe(Life(name, topics, state, consumed))
         now = cluster.control.states(topics)
         if any(tp not in now or now[tp].leader != leader for tp in replicas):
@@ -111,12 +112,6 @@ class Trial:
         for shown in observations:
             line = {"time_ms": cluster.clock.time_ms(), "application": title, **of_step, **shown}
             self.file.write(json.dumps(line) + "\n")
-
-
-def last_values(records: Sequence[dict[str, str | None]]) -> dict[str, str]:
-    """Return the last value of each key that was not deleted, of records as a consumer was given them."""
-    values = {str(record["key"]): record["value"] for record in records}
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:

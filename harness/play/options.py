@@ -14,7 +14,6 @@ from harness.schedules.catalog import SERVED
 from harness.schedules.schedule import Schedule
 from harness.schedules.timers import DAYS
 from harness.spark.options import SparkOptions
-from harness.suggest import nearest
 from harness.targets import OWN, REDPANDA, Target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
 
 PROTECTIONS = (UNPROTECTED, *PROTECTION_FILES)
 """Protections that keep cleaners waiting for replicas out of the ISR: none, ``--gate`` or ``--guard``."""
-
-
-def find_protection(name: str) -> str:
-    """Return the name. Raises `UsageError` with the nearest names where there is no such protection."""
-    if name not in PROTECTIONS:
-        raise UsageError(nearest("protection", name, list(PROTECTIONS)))
-    return name
 
 
 @dataclass(frozen=True)

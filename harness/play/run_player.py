@@ -6,7 +6,7 @@ Every step ends on a condition that was seen to hold. Checkers decide about anom
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
@@ -42,14 +42,9 @@ from workloads.payload import Payload
 log = logging.getLogger("harness")
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""
-CLIENT_OPERATIONS: Final = (ops.Begin, ops.Write, ops.End)
+OF_CLIENTS: Final = (ops.Begin, ops.Write, ops.End)
 CLIENTS_S: Final = 600.0
 """The bound for consecutive operations of clients together; each operation also has a shorter bound."""
-
-
-def _kind(operation: ops.Operation) -> type:
-    """Return the operation's type; `Write` stands for all operations of clients."""
-    return ops.Write if isinstance(operation, CLIENT_OPERATIONS) else type(operation)
 
 
 @dataclass
@@ -143,7 +138,8 @@ class RunPlayer:
             ops.Heal: self._rejoin,
         }
         with self._writing:
-            for kind, in_a_row in groupby(operations, key=_kind):
+            # `Write` stands for all operations of clients.
+            for kind, in_a_row in groupby(operations, lambda it: ops.Write if isinstance(it, OF_CLIENTS) else type(it)):
                 # A replica that joins must first copy only the payload: no cleaner may pass until then.
                 must_rest = self.plan.is_served or (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
                 if kind is ops.UntilInSync:
@@ -216,10 +212,12 @@ class RunPlayer:
     @property
     def _context(self) -> FaultContext:
         cluster, timers = self.cluster, self.plan.timers
-        note = partial(self._history.note, process=ops.NEMESIS, phase=Phase.OUTAGE)
-        context = FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, note)
-        return replace(
-            context,
+        return FaultContext(
+            cluster,
+            cluster.absent,
+            timers.copy_bytes_per_s,
+            timers.window_s,
+            partial(self._history.note, process=ops.NEMESIS, phase=Phase.OUTAGE),
             write_ballast=self._write_ballast,
             payload_ends=lambda: {tp: p.end(tp) for p in self._payloads.values() for tp in p.partitions},
         )

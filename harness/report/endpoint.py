@@ -55,16 +55,6 @@ def gauge(name: str, text: str, labels: str, values: Mapping[Any, float]) -> Met
     return family
 
 
-class _Latest(Collector):
-    """Collects the current metrics; a subclass, as the client library requires."""
-
-    def __init__(self, current: Callable[[], Iterable[Metric]]) -> None:
-        self._current = current
-
-    def collect(self) -> Iterable[Metric]:
-        return self._current()
-
-
 class Endpoint:
     """Serves metrics, health and pages in threads, until `close`."""
 
@@ -81,9 +71,15 @@ class Endpoint:
         ``problems`` returns a sentence on each problem, and further members of the answer of ``/health``, whose status
         is 503 where there are problems. ``pages`` by path.
         """
-        registry = CollectorRegistry()
-        registry.register(_Latest(lambda: list(metrics())))
 
+        class Latest(Collector):
+            """Collects the current metrics; a subclass, as the client library requires."""
+
+            def collect(self) -> Iterable[Metric]:
+                return list(metrics())
+
+        registry = CollectorRegistry()
+        registry.register(Latest())
         scrape = make_wsgi_app(registry)
 
         def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:

@@ -10,8 +10,6 @@ from harness.escape import visible
 from harness.judge.finding import by_place
 from harness.judge.verdict import ANOMALY, CLEAN, Verdict
 
-AUDIT_SUITE = "harness audit"
-
 
 def add_problem(
     case: TestCase, message: str, type_: str, lines: Iterable[str] = (), *, is_failure: bool = True
@@ -41,4 +39,4 @@ def write_audit(path: Path, verdict: Verdict) -> None:
             lines = map(str, findings.get((scenario.topic, scenario.partition or 0), ()))
             add_problem(case, scenario.reason, scenario.verdict, lines, is_failure=scenario.verdict == ANOMALY)
         cases.append(case)
-    write_cases(path, AUDIT_SUITE, cases)
+    write_cases(path, "harness audit", cases)

@@ -9,7 +9,7 @@ from harness.broker_files.internal_topics.phrases import state, subject
 from harness.broker_files.segments import batches
 from harness.broker_files.segments.batches import Batch, CorruptLogError, Record
 from harness.escape import shortened
-from harness.judge.finding import Finding, Place
+from harness.judge.finding import Finding, Place, PlaceOf
 from harness.report.pictures.story import Story
 from harness.run_folder.history import HEADER_TXN, read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
@@ -62,10 +62,7 @@ class SideBySide:
     rows: tuple[LogRow, ...]
     problem: str = ""
 
-    @property
-    def place(self) -> Place:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
 
 def side_by_side(

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import shlex
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ from markupsafe import Markup
 
 from harness.escape import to_json, visible
 from harness.json_codec import to_json as as_json
-from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline
@@ -54,7 +52,8 @@ def _environment() -> Environment:
     )  # fmt: skip
     loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS, "policy": policy, "docs": DOCS}
     loaded.filters |= {
-        "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
+        "commands": commands, "headline": headline, "worst": worst_verdict,
+        "without_sentences": lambda it: {name: v for name, v in as_json(it).items() if name not in _SHOWN_APART},
         "pretty": lambda value: to_json(as_json(value), indent=2),
     }  # fmt: skip
     return loaded
@@ -67,10 +66,6 @@ def commands(broker: int, topic: str, partition: int, run_command: str | None = 
     login = "" if login is None else f" --consumer.config {shlex.quote(login)}"
     folder = f"./brokers/{broker}/after-rejoin/{topic}-{partition}"
     return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition, login=login)
-
-
-def _without_sentences(finding: Finding) -> Mapping[str, Any]:
-    return {name: value for name, value in as_json(finding).items() if name not in _SHOWN_APART}
 
 
 def _as_text(value: Any) -> Any:

@@ -137,7 +137,7 @@ def index_page(
         "index.html",
         contents=contents,
         table=_matrix(contents.runs),
-        trend=_trend(contents.runs),
+        trend=_trend(tuple((run.began_at, run.column, run.verdict.verdict) for run in contents.runs if run.began_at)),
         running=running,
         update_s=update_s,
         drawn=drawn,
@@ -200,15 +200,11 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
     return None
 
 
-def _trend(runs: Sequence[StoredRun]) -> str:
-    """Return a picture of all runs over time, a row a version and a mark a run; "" where no run id has a time."""
-    marks = tuple((run.began_at, run.column, run.verdict.verdict) for run in runs if run.began_at is not None)
-    return _draw_trend(marks) if marks else ""
-
-
-@lru_cache(maxsize=1)
-def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
-    """Draw marks of a time, a column and a verdict; the server asks for the same picture again and again."""
+@lru_cache(maxsize=1)  # the server asks for the same picture again and again
+def _trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
+    """Draw all runs over time, a row a version; ``marks``: a time, a column and a verdict of each. "" without any."""
+    if not marks:
+        return ""
     columns = sorted({column for _, column, _ in marks})
     with picture(EXTRA_IN + ROW_IN * len(columns)) as drawing:
         axes = drawing.figure.subplots()

@@ -39,7 +39,7 @@ HEADER_TXN = "txn"
 HEADER_OP = "op"
 """Record header: the producing operation's number."""
 INJECT, HEAL = "inject", "heal"
-"""Verbs of the events of a soak's faults (`event_name`)."""
+"""Verbs of the events of a soak's faults, before the names of faults in ``f``."""
 
 
 def key_fields(key: str | bytes) -> dict[str, str]:
@@ -140,11 +140,6 @@ _TIMES: Final = {
     (HEAL, "invoke"): "heal_ms",
     (HEAL, "ok"): "healed_ms",
 }
-
-
-def event_name(verb: str, fault: str) -> str:
-    """Return the name (``f``) of a history event that begins or ends a fault."""
-    return f"{verb} {fault}"
 
 
 def fault_times(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from harness.errors import UsageError
 from harness.host.leftovers import may_have_engine
 from harness.runtimes.base import PreparedRuntime, RuntimeRequest
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.targets import KAFKA, OWN, REDPANDA, SIMULATED, Target
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
@@ -83,6 +82,5 @@ def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
 
 def find_runtime(name: str) -> Callable[[RuntimeRequest], PreparedRuntime]:
     """Return the ``prepare`` of the runtime with this name. Raises `UsageError` with the nearest names."""
-    if name not in {AUTO, *RUNTIMES}:
-        raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
+    known_name("runtime", name, (AUTO, *RUNTIMES))
     return lambda request: import_module(RUNTIMES[choose(name, request)[0]].module).prepare(request)

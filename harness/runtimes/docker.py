@@ -262,7 +262,8 @@ class DockerRuntime:
                 },
             )
         except HarnessError as error:
-            raise HarnessError(engine.explain(str(error))) from error
+            has_no_subnet = any(words in str(error) for words in engine.SAYS_NO_SUBNET)
+            raise HarnessError(engine.NO_SUBNET if has_no_subnet else str(error)) from error
 
     def _find(self) -> None:
         with engine.errors_as("the containers cannot be found"):

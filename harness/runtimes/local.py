@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +23,7 @@ from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
 from harness.runtimes.own import OwnProcesses
-from harness.runtimes.power import SYNC_NOTES, LocalFiles, why_no_notes
+from harness.runtimes.power import SYNC_NOTES, LocalFiles
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 from harness.targets.own import SystemFile
@@ -37,7 +38,7 @@ WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.DELAY: namespaces.why_not_slow,
     Need.DISK: disk.why_impossible,
     Need.CLOCK: faketime.why_impossible,
-    Need.SYNCS: why_no_notes,
+    Need.SYNCS: lambda: None if sys.platform == "linux" else "syncs are recorded on Linux only",
     Need.FILES: lambda: None,
 }
 

@@ -16,7 +16,6 @@ subfolders are partitions. A failure follows the rules of a journaling file syst
 import mmap
 import os
 import re
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -45,11 +44,6 @@ _LIVE_LOG: Final = re.compile(r"(?P<folder>(?P<topic>[^/]+)-(?P<partition>\d+))/
 
 Synced = dict[str, int]
 """Synced lengths in bytes, by path. Other files were never synced."""
-
-
-def why_no_notes() -> str | None:
-    """Return the reason why syncs cannot be recorded on this host, or None."""
-    return None if sys.platform == "linux" else "syncs are recorded on Linux only"
 
 
 def begin_notes(log: Path, folder: Path) -> None:

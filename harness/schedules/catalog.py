@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.plugins import PluginGroup, Registry
 from harness.schedules.operations import ABORT, COMMIT, Begin, End, Operation, Write
 from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 ALL = "all"
 GROUP = "group"
@@ -204,8 +204,7 @@ def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CON
     """
     names = anomaly.split(",")
     for name in names:
-        if name not in ANOMALIES:
-            raise UsageError(nearest("anomaly", name, list(ANOMALIES)))
+        known_name("anomaly", name, ANOMALIES)
     if SERVED in names:
         if len(names) > 1:
             raise UsageError(f"--anomaly {anomaly}: {SERVED} is a run of its own, without a fault")

@@ -123,16 +123,6 @@ def mix(*choices: tuple[float, Generator]) -> Generator:
     return draw
 
 
-def limit(count: int, inner: Generator) -> Generator:
-    """Draw the first ``count`` operations of another generator."""
-
-    def draw(context: Context) -> Drawn:
-        step, after = inner(context) if count > 0 else (None, None)
-        return step, after and limit(count - (step is not None), after)
-
-    return draw
-
-
 def until(end_s: float, inner: Generator) -> Generator:
     """Draw the operations of another generator that begin before a time, in seconds since the round began."""
 

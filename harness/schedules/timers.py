@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.errors import UsageError
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -104,15 +103,9 @@ DEFAULT = Timers(
 DAYS = Timers(
     name="days",
     summary="Kafka's own windows of 24 hours, brokers' clocks put forward by days: some minutes (needs libfaketime)",
-    topic={
-        "cleanup.policy": "compact",
-        "delete.retention.ms": str(DAY_MS),
-        # The departures: segments roll every seven days by default, by the time of clients, whose clocks stay.
-        "segment.ms": str(HOUR_MS),
-        "message.timestamp.type": "LogAppendTime",
-        # Ballast is most of a log, and clean after the first pass: at 0.5, the default, no second pass would begin.
-        "min.cleanable.dirty.ratio": "0.01",
-    },
+    # By default segments roll by the time of clients, whose clocks stay. Ballast is most of a log, and clean after the
+    # first pass: at a ratio of 0.5, the default, no second pass would begin.
+    topic={**DEFAULT.topic, "message.timestamp.type": "LogAppendTime"},
     broker={
         "producer.id.expiration.ms": str(DAY_MS),
         # Ten minutes by default, on a clock that is not put forward.
@@ -137,6 +130,4 @@ FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63
 
 def find_timers(name: str) -> Timers:
     """Return the timers of that name. Raises `UsageError` with the nearest names."""
-    if name not in TIMERS:
-        raise UsageError(nearest("set of timers", name, list(TIMERS)))
-    return TIMERS[name]
+    return TIMERS[known_name("set of timers", name, TIMERS)]

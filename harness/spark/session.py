@@ -21,12 +21,9 @@ from harness.spark.options import public
 log = logging.getLogger("harness")
 
 
-def _ignore_broken_connection(*_: object) -> None:
-    """Log no error: a JVM that is ended on purpose breaks the connection to its accumulator server."""
-
-
 for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-    setattr(_server, "handle_error", _ignore_broken_connection)  # noqa: B010  (a method, for mypy)
+    # Not an error: a JVM that is ended on purpose breaks the connection to its accumulator server.
+    setattr(_server, "handle_error", lambda *_: None)  # noqa: B010  (a method, for mypy)
 
 
 NUMPY_CONVERTERS = (NumpyArrayConverter, NumpyScalarConverter)

@@ -12,7 +12,7 @@ from harness.broker_files.segments.batches import iter_batches
 from harness.clients import OpenLibrary
 from harness.clients.reader import Reading, delivered_record
 from harness.clients.simulated import SimulatedClient
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
@@ -26,7 +26,7 @@ from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.replica import Replica
 from harness.runtimes.base import Runtime
 from harness.schedules.timers import Timers
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.systems import System
 from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_settings
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
@@ -239,10 +239,8 @@ def _timers(timers: Timers) -> Timers:
 
 
 def _client(runtime: Runtime, name: str) -> OpenLibrary:
-    if name not in VERSION_2:
-        raise UsageError(nearest("client", name, list(VERSION_2)))
     sim = cast("SimRuntime", runtime)
-    return SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened
+    return SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[known_name("client", name, VERSION_2)]).opened
 
 
 def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:

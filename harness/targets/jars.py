@@ -21,7 +21,7 @@ from typing import Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root, write_atomically
-from harness.targets import KAFKA, TARGETS, WITH_JARS, Target, line_of
+from harness.targets import KAFKA, TARGETS, Target, line_of
 from harness.targets.lock import (
     FETCH_LIMIT_S,
     LOCKS,
@@ -100,15 +100,6 @@ def jars_for(target: Target, *, on_progress: OnProgress = lambda *_: None, verif
             write_atomically(user_locks() / lock_name(target), lock_text(digests))
     jars = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
     return replace(jars, pinned=is_pinned(target))
-
-
-def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = lambda *_: None) -> JarSet | None:
-    """Return the jars with the Java client, of the target or of Kafka's newest line; None if they are not ``needed``.
-
-    Raises as `jars_for` does.
-    """
-    *_, newest = WITH_JARS.values()
-    return jars_for(target if target.system == KAFKA else newest, on_progress=on_progress) if needed else None
 
 
 def is_cached(target: Target) -> bool:

@@ -35,8 +35,8 @@ COMPACTED = {
     "cleanup.policy": "compact", "delete.retention.ms": "100000", "min.compaction.lag.ms": "20000",
     "segment.ms": "5000", "min.cleanable.dirty.ratio": "0.5",
 }  # fmt: skip
-SETTINGS = RemovalSettings(100_000, 20_000, 5_000, 0.5)
-DAILY = RemovalSettings(DAY_MS, 0, DAY_MS, 0.5)
+SETTINGS = RemovalSettings(100_000, 20_000, 0.5)
+DAILY = RemovalSettings(DAY_MS, 0, 0.5)
 
 
 def written(offset: int, time_ms: int, *, is_append_time: bool = False) -> bytes:

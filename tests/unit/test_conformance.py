@@ -96,9 +96,9 @@ def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: Rules
 
 
 def answers(model: pictures.Simulated) -> dict[str, tuple[str, str]]:
-    leader, picture = model.leader_picture()
-    assert all(not it.offsets for broker, it in model.pictures().items() if broker != leader)
-    return {key: (stable, current) for key, stable, current in picture.offsets}
+    leader, shown = model.world.replication.leader_id, model.pictures()
+    assert all(not it.offsets for broker, it in shown.items() if broker != leader)
+    return {key: (stable, current) for key, stable, current in shown[leader].offsets}
 
 
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:

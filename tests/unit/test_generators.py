@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from harness.schedules import generators
-from harness.schedules.generators import Context, Generator, Situation, each, fixed, limit, mix, stagger, until
+from harness.schedules.generators import Context, Generator, Situation, each, fixed, mix, stagger, until
 from harness.schedules.operations import Die, Inject, Operation, Write
 from harness.schedules.schedule import Step
 
@@ -52,7 +52,7 @@ def test_a_schedule_is_drawn_as_it_is_but_for_what_would_begin_after_a_time_limi
 def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done_or_has_nothing_now() -> None:
     names = processes(drawn(mix((3, by("a")), (1, by("b"))), count=2000)[0])
     assert 1400 < names.count("a") < 1600
-    steps, end = drawn(mix((1, limit(2, by("a"))), (1, limit(3, by("b")))))
+    steps, end = drawn(mix((1, fixed(*[Step(0.0, Die("a"))] * 2)), (1, fixed(*[Step(0.0, Die("b"))] * 3))))
     assert (sorted(processes(steps)), end) == (["a", "a", "b", "b", "b"], DONE)
     mixed = mix((1000, by("a")), (1, by("b")))
     assert set(processes(drawn(mixed, 50, Context(seed=1, busy=frozenset({"a"})))[0])) == {"b"}
@@ -94,9 +94,9 @@ def test_generators_side_by_side_go_by_time() -> None:
 
 
 def test_a_phase_begins_once_everybody_is_idle() -> None:
-    two = generators.phases(limit(2, by("a")), limit(1, by("b")))
+    two = generators.phases(fixed(*[Step(0.0, Die("a"))] * 2), fixed(Step(0.0, Die("b"))))
     assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], DONE)
-    after_first = generators.phases(limit(0, by("a")), limit(1, by("b")))
+    after_first = generators.phases(fixed(), fixed(Step(0.0, Die("b"))))
     assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], PENDING)
 
 

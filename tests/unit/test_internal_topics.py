@@ -2,13 +2,14 @@
 
 import json
 import random
+from dataclasses import asdict
 
 import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, SHARES, TRANSACTIONS, VALUES, offset_key, offset_value, topic_of
 
 from harness.broker_files.copies.selection import is_compacted
-from harness.broker_files.internal_topics.decode import KAFKAS_OWN, internal_topic, transaction_state
+from harness.broker_files.internal_topics.decode import KAFKAS_OWN, DecodedKey, internal_topic, transaction_state
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.internal_topics.phrases import Subject, committed_offset, state, subject
 from harness.broker_files.segments.batches import Record
@@ -53,12 +54,9 @@ def test_what_only_older_brokers_wrote_has_the_format_of_consumer_groups(message
 
 
 def test_fields_of_a_key() -> None:
-    assert known(GROUPS, offset_key("g", "data", 0)).as_json() == {
-        "topic_kind": "group coordinator's topic",
-        "text": "group g, data-0",
-        "type": "OffsetCommit",
-        "key": {"group": "g", "topic": "data", "partition": 0},
-    }
+    about, fields = known(GROUPS, offset_key("g", "data", 0)), {"group": "g", "topic": "data", "partition": 0}
+    assert (about.kind, about.text) == ("group coordinator's topic", "group g, data-0")
+    assert about.key == DecodedKey("OffsetCommit", fields)
 
 
 def test_tombstones_are_states_too() -> None:
@@ -166,7 +164,7 @@ def test_records_of_tools(topic: str, key: str, value: dict[str, object], text: 
     assert (about.text, about.note) == (text, "")
     shown = state(topic, about, json.dumps(value).encode())
     assert says in shown
-    assert "secret" not in shown + to_json(about.as_json())
+    assert "secret" not in shown + to_json(asdict(about))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_hostile_names_and_values_are_escaped() -> None:
         known("connect-offsets", json.dumps([HOSTILE, {HOSTILE: HOSTILE}]).encode()),
         known("app-s-changelog", HOSTILE.encode()),
     ):
-        for text in (about.text, about.note, to_json(about.as_json())):
+        for text in (about.text, about.note, to_json(asdict(about))):
             raise_if_raw(text)
             raise_if_forged(text)
     fields = {"client_id": HOSTILE, "client_host": HOSTILE, "subscribed_topic_names": []}

@@ -12,11 +12,10 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from harness.clients import ClientSpec
-from harness.errors import UsageError
 from harness.host.clock import Clock
 from harness.plugins import PluginGroup, Registry
 from harness.schedules.scenario import Scenario
-from harness.suggest import nearest
+from harness.suggest import known_name
 
 Observation: TypeAlias = "dict[str, Any]"
 """An application's view of one topic: see the schema in `harness.play.applications`."""
@@ -68,6 +67,4 @@ APPLICATIONS: Final[Mapping[str, Callable[[], Application]]] = Registry(
 
 def find_application(name: str) -> Application:
     """Return the application of that name. Raises `UsageError` with the nearest names."""
-    if name not in APPLICATIONS:
-        raise UsageError(nearest("application", name, list(APPLICATIONS)))
-    return APPLICATIONS[name]()
+    return APPLICATIONS[known_name("application", name, APPLICATIONS)]()

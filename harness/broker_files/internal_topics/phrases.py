@@ -36,12 +36,6 @@ class Subject:
         """The fields of the key; empty if it cannot be decoded."""
         return {} if self.key is None else self.key.fields
 
-    def as_json(self) -> Fields:
-        """Return the form of ``verdict.json``."""
-        if self.key is None:
-            return {"topic_kind": self.kind, "text": self.text, "note": self.note}
-        return {"topic_kind": self.kind, "text": self.text, "type": self.key.type, "key": dict(self.key.fields)}
-
 
 class _Phrases(NamedTuple):
     """Phrases of ``phrases.toml`` for a type of record."""

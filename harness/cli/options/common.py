@@ -3,7 +3,7 @@
 import copy
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -112,11 +112,6 @@ def _be_loud(context: click.Context, _parameter: click.Parameter, is_on: bool) -
             handler.setLevel(logging.DEBUG)
 
 
-def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
-    if is_on:
-        context.meta[QUIET] = True
-
-
 def _show_help(context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
     if is_on and not context.resilient_parsing:
         click.echo(context.get_help(), color=context.color)  # noqa: TID251  (the help is our own)
@@ -127,7 +122,8 @@ def _show_help(context: click.Context, _parameter: click.Parameter, is_on: bool)
 HELP: Final = OUTPUT.flag("-h --help", "Show this help.", expose_value=False, is_eager=True, callback=_show_help)
 VERBOSITY: Final = (
     OUTPUT.flag("-v --verbose", "Print all details, and log messages.", expose_value=False, callback=_be_loud),
-    OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
+    OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False,
+                callback=lambda context, _, is_on: context.meta.update({QUIET: True} if is_on else {})),
 )
 FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
@@ -154,11 +150,6 @@ CONTROLLERS: Final = (
 # fmt: on
 
 
-def optional_bootstrap(note: str) -> cloup.Option:
-    """Return ``--bootstrap-server`` for a command that checks it by itself, with a ``note`` in its help."""
-    return CLUSTER.option("--bootstrap-server", SERVERS, f"Bootstrap brokers.  [{note}]", name="bootstrap")
-
-
 def topic_option(group: Group) -> cloup.Option:
     """Return ``--topic``, which a command gets as ``topics``."""
     text = (
@@ -173,14 +164,6 @@ def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     from harness.kafka_api.security import read_security  # noqa: PLC0415  (slow imports, only where needed)
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
-
-
-def controller_addresses(options: Mapping[str, Any], config: Path | None) -> Sequence[Address]:
-    """Return the addresses of ``--controllers``, with their login. Raises `UsageError` for a login alone."""
-    controllers, own_config = options["controllers"], options["controllers_config"]
-    if own_config and not controllers:
-        raise UsageError("--controllers-config is the login of --controllers HOST:PORT, which is missing")
-    return addresses(controllers, own_config or config) if controllers else ()
 
 
 def options_given() -> frozenset[str]:

@@ -22,14 +22,14 @@ from click.shell_completion import CompletionItem
 from harness.clients import CLIENTS, find_client
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.play.options import PROTECTIONS, find_protection
+from harness.play.options import PROTECTIONS
 from harness.run_folder.store import MANIFEST
 from harness.runtimes import AUTO, RUNTIMES, find_runtime
 from harness.schedules.catalog import ANOMALIES as ALL_ANOMALIES
 from harness.schedules.catalog import scenarios_for
 from harness.schedules.timers import TIMERS as ALL_TIMERS
 from harness.schedules.timers import find_timers
-from harness.suggest import quoted
+from harness.suggest import known_name, quoted
 from harness.targets import TARGETS, find_target
 from nemesis import SCRIPTS, find_script
 from workloads.applications import APPLICATIONS, find_application
@@ -191,7 +191,7 @@ ANOMALIES = Text(scenarios_for, ALL_ANOMALIES, "NAME")
 NEMESIS = Text(find_script, SCRIPTS, "NAME")
 CLIENT = Text(find_client, CLIENTS, "NAME")
 APPLICATION = Text(find_application, APPLICATIONS, "NAME")
-PROTECTION = Text(find_protection, PROTECTIONS, "NAME")
+PROTECTION = Text(partial(known_name, "protection", names=PROTECTIONS), PROTECTIONS, "NAME")
 RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES), "NAME")
 TIMERS = Text(find_timers, ALL_TIMERS, "NAME")
 TOPIC = Text(topic_pattern, metavar="NAME")

@@ -111,8 +111,8 @@ def _step(
         try:
             brokers.partitions[name].take(step)
         except RefusedError as error:
-            leader, picture = active[name].leader_picture()
-            refused[name, leader] = ([str(error)], picture, None)
+            leader = active[name].world.replication.leader_id
+            refused[name, leader] = ([str(error)], active[name].pictures()[leader], None)
     compared = {name: model for name, model in active.items() if name not in {refusing for refusing, _ in refused}}
     return refused | _compare(brokers, compared)
 

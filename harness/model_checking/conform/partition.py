@@ -14,7 +14,7 @@ from harness.broker_files.segments.records import COMMIT, Record
 from harness.kafka_api import TopicPartition, client_requests, connection
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import ProducerIdentity, commit_offsets, delete_offset
-from harness.kafka_api.connection import RetryPolicy
+from harness.kafka_api.connection import RetryPolicy, retried
 from harness.kafka_api.messages import Request, RetriableError
 from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.topics import delete_records
@@ -72,16 +72,8 @@ class BrokerPartition:
 
     def ask(self, where: Callable[[], Address], request: Request[T]) -> T:
         """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
-
-        def answered() -> list[T]:
-            address = where()
-            try:
-                return [connection.ask(address, request, ONE_ANSWER)]
-            except RetriableError:
-                return []
-
-        description = f"{type(request.message).__name__} of {self.name}"
-        return self._cluster.clock.wait_until(answered, REQUEST_S, description)[0]
+        clock = self._cluster.clock
+        return retried(lambda: connection.ask(where(), request, ONE_ANSWER), clock, REQUEST_S, (RetriableError,))
 
     @property
     def named(self) -> Named:

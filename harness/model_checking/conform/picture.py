@@ -204,11 +204,6 @@ class Simulated:
         """Return the picture of each replica that is up."""
         return {broker: self._picture(broker) for broker in self.world.up}
 
-    def leader_picture(self) -> tuple[int, ReplicaPicture]:
-        """Return the leader, and the picture of its replica."""
-        leader = self.world.replication.leader_id
-        return leader, self._picture(leader)
-
     def _picture(self, broker: int) -> ReplicaPicture:
         world = self.world
         named = {client.producer_id: client.name for client in world.clients.values() if client.producer_id >= 0}

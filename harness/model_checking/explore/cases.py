@@ -20,7 +20,7 @@ from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, RE
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.models.world.members import SCRIPTS
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 COORDINATED, GATE = "coordinated", "gate"
@@ -262,5 +262,4 @@ def fault_cases(with_: Collection[str], without: Collection[str]) -> Sequence[Fa
 
 def _reject_unknown(option: str, kind: str, names: Collection[str], known_names: Collection[str]) -> None:
     for name in names:
-        if name not in known_names:
-            raise UsageError(f"{option}: {nearest(kind, name, list(known_names))}")
+        known_name(kind, name, known_names, f"{option}: ")

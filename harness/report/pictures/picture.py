@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
 
 from harness.escape import visible
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH_IN: Final = 9.0
-POINTS_PER_IN: Final = 72
 LABEL_IN: Final = 0.075
 """The width of a letter of the style's size; the average is a bit less."""
 ROW_IN, BETWEEN_ROWS_IN, TITLE_IN, AXIS_IN = 0.8, 0.38, 0.3, 0.85
@@ -110,11 +108,6 @@ def annotate(row: Axes, text: str, at: tuple[float, float], offset_pt: tuple[flo
 def draw_steps(row: Axes, times: Sequence[float], values: Sequence[float], ends_s: float, **style: Any) -> None:
     """Draw a line that keeps each value until the next time, and the last one until ``ends_s``."""
     row.step([*times, max(ends_s, times[-1])], [*values, values[-1]], where="post", **style)
-
-
-def raised(row: Axes, by_pt: float) -> Any:
-    """Return the transform of a line that is shifted upwards by some points; the limits of axes ignore such a line."""
-    return row.transData + ScaledTranslation(0, by_pt / POINTS_PER_IN, row.figure.dpi_scale_trans)
 
 
 def shade(rows: Iterable[Axes], from_s: float, to_s: float, colour: str) -> None:

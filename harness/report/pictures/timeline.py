@@ -12,10 +12,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import offset_copy
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
-from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, annotate, draw_steps, raised, rows_over_time, shade
+from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, annotate, draw_steps, rows_over_time, shade
 from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _draw_replica(row: Axes, replica: ReplicaTimeline, ends_s: float, background
     row.set_ylim(least - margin, most + margin)
     for field, name, colour, raised_pt in LINES:
         style = {"color": colour, "linewidth": 1.8, "label": name, "solid_capstyle": "butt"}
-        style["transform"] = raised(row, raised_pt)
+        # The limits of axes ignore such a line.
+        style["transform"] = offset_copy(row.transData, row.get_figure(root=True), y=raised_pt, units="points")
         draw_steps(row, replica.at_s, getattr(replica, field), ends_s, **style)
     if removed := [(at_s, offset) for at_s, offset, _ in replica.removed if offset not in background]:
         times, offsets = zip(*removed, strict=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.soak.causes.cause import Diagnosis
-from harness.suggest import nearest
+from harness.suggest import known_name
 from harness.toml_tables import expect_entries
 
 if TYPE_CHECKING:
@@ -58,7 +58,5 @@ def read_expected(path: Path) -> dict[str, str]:
         if set(entry) != {"findings", "why"} or not isinstance(names, list) or not isinstance(why, str) or not why:
             raise UsageError(f"{place}: give findings, a list of names, and why they are tolerated")
         for name in names:
-            if name not in NAMES:
-                raise UsageError(f"{place}: {nearest('finding', str(name), list(NAMES))}")
-            expected[name] = why
+            expected[known_name("finding", str(name), NAMES, f"{place}: ")] = why
     return expected

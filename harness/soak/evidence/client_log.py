@@ -13,6 +13,7 @@ from itertools import count
 from math import inf
 from typing import Any, Final
 
+from harness.judge.finding import PlaceOf
 from harness.kafka_api import TopicPartition
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
@@ -36,10 +37,7 @@ class WrittenRecord:
     offset: int | None = None
     client: str = ""
 
-    @property
-    def place(self) -> TopicPartition:
-        """Topic and partition."""
-        return self.topic, self.partition
+    place = PlaceOf()
 
 
 @dataclass

@@ -69,11 +69,6 @@ def prepare_offsets(rig: Rig, seed: int) -> None:
         rig.cluster.control.thaw([CONSUMER_OFFSETS], settings)
 
 
-def log_sizes(rig: Rig) -> Mapping[int, int]:
-    """Return the size of each broker's log in bytes; of no simulated broker."""
-    return {broker: rig.spec.log_path(broker).stat().st_size for broker in BROKERS if rig.setup.shape.is_real}
-
-
 def filled_offsets(rig: Rig, cluster: Cluster, topic: str, seed: int) -> AbstractContextManager[None]:
     """Return a block in which offsets of other groups are committed, so that cleaners pass."""
     if not rig.setup.shape.is_real:
@@ -94,8 +89,8 @@ def take_internal(
     """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
 
     Clients are closed, and every broker is up. After the coordinator, the other brokers become it, one by one, and load
-    their replicas. ``sizes``: `log_sizes` when the round began. Raises `HarnessError` where a log cannot be copied, or
-    a coordinator does not answer and does not say that it cannot load the partition.
+    their replicas. ``sizes``: of brokers' logs as the round began. Raises `HarnessError` where a log cannot be copied,
+    or a coordinator does not answer and does not say that it cannot load the partition.
     """
     if not rig.setup.shape.is_real:
         return

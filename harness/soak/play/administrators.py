@@ -9,7 +9,7 @@ from typing import Any
 from harness.cluster.cluster import Cluster
 from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
-from harness.run_folder.history import HEAL, INJECT, History, event_name
+from harness.run_folder.history import HEAL, INJECT, History
 from harness.schedules import operations as ops
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundPlan
@@ -101,8 +101,7 @@ class Administrators:
     def _fault(self, operation: ops.Inject | ops.Heal, act: Callable[[FaultContext], None], verb: str) -> bool:
         note = partial(self.history.note, process=ops.NEMESIS, phase=Phase.BEFORE)
         context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, note)
-        f = event_name(verb, operation.fault)
-        return self._noted(lambda: act(context), f, ops.NEMESIS, brokers=[operation.broker])
+        return self._noted(lambda: act(context), f"{verb} {operation.fault}", ops.NEMESIS, brokers=[operation.broker])
 
     def _delete_records(self, operation: ops.DeleteRecords) -> None:
         tp = topic, partition = operation.topic, operation.partition

@@ -31,7 +31,7 @@ from harness.schedules.schedule import (
     write_schedule,
 )
 from harness.soak.draw.plan import FILLER_PERIOD_S, LIBRARIES, OF_GROUPS, as_round
-from harness.soak.evidence.internal_topics import filled_offsets, log_sizes, prepare_offsets, take_internal
+from harness.soak.evidence.internal_topics import filled_offsets, prepare_offsets, take_internal
 from harness.soak.evidence.offsets import sampled_offsets
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
@@ -130,7 +130,7 @@ def _play(  # noqa: PLR0917
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
-        sizes = log_sizes(rig)
+        sizes = {b: rig.spec.log_path(b).stat().st_size for b in cluster.brokers if rig.setup.shape.is_real}
         prepare_offsets(rig, plan.seed)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
