@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import cloup
@@ -16,7 +15,16 @@ import cloup
 from harness.audit.live.request import AuditRequest
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import DIRECTORY, FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
+from harness.cli.options.parameters import (
+    DIRECTORY,
+    FILE,
+    MEGABYTES_A_SECOND,
+    MOST_BROKER,
+    FilePath,
+    Text,
+    is_number,
+    raise_unless_writable,
+)
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
@@ -82,18 +90,8 @@ class AuditFiles:
 
     def check(self) -> None:
         """Raise `UsageError` for a file that cannot be written, before anything is read."""
-        path = self.results
-        try:
-            if self.results is not None:
-                (self.results / AUDITS).mkdir(parents=True, exist_ok=True)
-                TemporaryFile(dir=self.results / AUDITS).close()
-            for path in filter(None, (self.file, self.junit, self.html)):
-                is_new = not path.exists()
-                path.open("ab").close()
-                if is_new:
-                    path.unlink()
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        folder = None if self.results is None else self.results / AUDITS
+        raise_unless_writable(self.file, self.junit, self.html, folder=folder)
 
     def write(self, verdict: Verdict, repair: str) -> str | None:
         """Write the files; return the name of one with ``verdict.json``, if any. ``repair``: as in `show`.

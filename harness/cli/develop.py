@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options.common import OUTPUT, Group, command, envelope, leave_out, options_given
-from harness.cli.options.parameters import DIRECTORY, FILE_TO_READ, PATCH, SEED, TARGET, Count, Text
+from harness.cli.options.parameters import (
+    DIRECTORY,
+    FILE_TO_READ,
+    PATCH,
+    SEED,
+    TARGET,
+    Count,
+    Text,
+    raise_unless_writable,
+)
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.schedules.operations import Operation
@@ -83,6 +92,7 @@ def explore(target: str, with_: tuple[str, ...], out: Path | None, output: str, 
     def progress(walked: WalkResult) -> None:
         print_progress(f"{walked.explored.states:>12,} states in {walked.took_s:.1f} s: {walked.case.title}")
 
+    raise_unless_writable(folder=out)
     chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
     limits = {name: parameters[name] for name in ("processes", "most_states", "first_only")}
     walked = walk(chosen, on_progress=progress, **limits)

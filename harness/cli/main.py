@@ -85,9 +85,20 @@ def main() -> NoReturn:
         code = _fail(str(error), error.exit_code, debug=debug)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted; the command has no result", EXIT_INTERRUPTED, debug=debug)
+    except SystemExit:  # Click's answer to a closed pipe, which is no verdict
+        code = EXIT_FAILED
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
-        code = _fail(f"{type(error).__name__}: {error} (--debug shows where)", EXIT_FAILED, debug=debug)
+        code = _fail(f"{_first_line(error)} (--debug shows where)", EXIT_FAILED, debug=debug)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _first_line(error: Exception) -> str:
+    """Return an exception in one line. Spark's exceptions ask their JVM for a text, and it may have ended."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  (as above)
+        text = "Spark failed"
+    return f"{type(error).__name__}: {text.partition(chr(10))[0]}"
 
 
 def _interrupts() -> list[int]:

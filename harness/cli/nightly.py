@@ -62,6 +62,7 @@ def nightly(results: Path, night: Path | None, output: str, **options: Any) -> i
     from harness.nightly.ledger import Ledger, new_night  # noqa: PLC0415
 
     junit, markdown, budget_s = (options.pop(name) for name in ("junit", "markdown", "budget_s"))
+    kinds.raise_unless_writable(junit, markdown)
     if night is None:
         given = {name: value for name, value in options.items() if value is not None}
         ledger = new_night(results, shlex.join(["harness", *sys.argv[1:]]), **given)

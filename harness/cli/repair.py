@@ -67,8 +67,8 @@ def rights_of(rights: Sequence[str], partitions: Sequence[TopicPartition]) -> di
 # fmt: off
 OPTIONS = (
     cloup.Argument(["audit"], type=kinds.FILE_TO_READ, metavar="AUDIT"),
-    REPAIR.flag("--plan/--apply", "Show what would be done, or do it.  [one is required]", name="is_plan",
-                default=None),
+    REPAIR.flag("--plan", "Show what would be done.", name="is_plan"),
+    REPAIR.flag("--apply", "Do it.  [this or --plan is required]", name="is_apply"),
     REPAIR.option("--partition", kinds.Text(parse_partition, metavar="TOPIC-PARTITION"),
                   "Repair only this partition; repeatable.  [default: all with a finding]",
                   name="partitions", multiple=True),
@@ -112,13 +112,17 @@ def repair(
     from harness.protect.repair.plan import check_saved, plan_of, read_audit  # noqa: PLC0415  (slow imports, only where needed)
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
 
-    required = {"bootstrap": "--bootstrap-server on the command line itself", "is_plan": "--plan or --apply"}
-    if missing := [text for name, text in required.items() if name not in common.options_given()]:
+    is_chosen = parameters["is_plan"] is not parameters["is_apply"]
+    required = {
+        "--bootstrap-server on the command line itself": "bootstrap" in common.options_given(),
+        "--plan or --apply" + ", and not both" * parameters["is_plan"]: is_chosen,
+    }
+    if missing := [text for text, is_given in required.items() if not is_given]:
         raise UsageError(f"give {' and '.join(missing)}")
     try:
         verdict = read_audit(json.loads(audit.read_text("utf-8")))
     except (OSError, ValueError, UsageError) as error:
-        raise UsageError(f"{audit}: {error}") from error
+        raise UsageError(f"{audit} is not the verdict of an audit: {error}") from error
     only = [parse_partition(text) for text in parameters["partitions"]]
     decisions = rights_of(parameters["rights"], only)
     plan, without_decisions = plan_of(verdict, decisions, only), plan_of(verdict, None, only)

@@ -75,7 +75,7 @@ OPTIONS = (
     WHERE.option("--image", kinds.Text(_check_image, metavar="REFERENCE"),
                  "Image for --runtime docker.  [default: the target's]"),
     WHERE.option("--command-config", kinds.FILE_TO_READ, "SASL and TLS properties for brokers and clients."),
-    CLUSTER.option("--timers", kinds.TIMERS, "fast, 10m, or default (days).", default="fast"),
+    CLUSTER.option("--timers", kinds.TIMERS, "fast, 10m, days (of clocks), or default (two days).", default="fast"),
     CLUSTER.option("--brokers", kinds.Count(FEWEST_BROKERS, MOST_BROKERS), "Brokers, 3 to 7.", default=3),
     CLUSTER.option("--replication-factor", kinds.Count(2, MOST_BROKERS), "Replicas per partition.", default=3),
     CLUSTER.option("--partitions", kinds.Count(1, MOST_PARTITIONS), "Partitions per topic.", default=1),

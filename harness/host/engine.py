@@ -21,8 +21,8 @@ TIMEOUT_S = 30
 
 REMEDIES = {
     "PermissionError": "this user may not use its socket: add it to the group docker, or run as root",
-    "FileNotFoundError": "none is running: start it (systemctl start docker), or choose --runtime local",
-    "ConnectionRefusedError": "it is not running: start it (systemctl start docker), or choose --runtime local",
+    "FileNotFoundError": "none is running: start it (systemctl start docker)",
+    "ConnectionRefusedError": "it is not running: start it (systemctl start docker)",
 }
 """Remedies by the operating system's error, which the client mentions in its message."""
 

@@ -242,7 +242,9 @@ def _raise_for_sasl(security: Security) -> None:
             security.tokens.current()
     except KeyError as error:
         problem = f"{JAAS} names no {error.args[0]}" if JAAS in security.properties else f"there is no {JAAS}"
-        example = f"{SERVICE}=kafka" if mechanism == GSSAPI else '…LoginModule required username="…" password="…";'
+        example = '…LoginModule required username="…" password="…";'
+        if mechanism == GSSAPI:
+            example = f"{SERVICE}=kafka, as sasl.mechanism is {GSSAPI} (Kafka's default)"
         raise UsageError(f"{security.source}: {problem}; give {example}") from None
     except HarnessError as error:
         raise UsageError(f"{security.source}: {error}") from error

@@ -14,7 +14,7 @@ from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_b
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.run_folder import inventory
-from harness.run_folder.store import MANIFEST, RUNNING, RunFolder
+from harness.run_folder.store import MANIFEST, RUNNING, SCHEMA, RunFolder
 
 log = logging.getLogger("harness")
 
@@ -85,6 +85,8 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
         raise UsageError(f"{path} is not a run folder: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{damaged}: {error}") from error
+    if isinstance(content, dict) and content.get("schema", SCHEMA) != SCHEMA:
+        raise UsageError(f"{folder.manifest_path} has schema {content['schema']}, and this version reads {SCHEMA}")
     required = (*needed, "status", "owner")
     if missing := [name for name in required if not isinstance(content, dict) or name not in content]:
         raise UsageError(f"{damaged} does not have {', '.join(missing)}")

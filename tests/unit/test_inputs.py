@@ -347,6 +347,8 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("clean 2026-01-01T00-00-00Z-0000", "nothing is left of 2026-01-01T00-00-00Z-0000"),
         ("check", "RUN_DIR"),
         ("chek", "'chek'"),
+        ("nightly --targets sim-kafka --anomalies stuck-lso --junit /proc/x/y", "/proc/x/y cannot be written"),
+        ("explore --target sim-kafka --out /proc/x", "/proc/x cannot be written"),
     ],
 )  # fmt: skip
 def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:

@@ -218,6 +218,7 @@ def refusal(*arguments: str) -> str:
     ("arguments", "expected"),
     [
         ((*HERE,), "give --plan or --apply"),
+        ((*HERE, "--plan", "--apply"), "give --plan or --apply, and not both"),
         (("--plan",), "Missing option '--bootstrap-server'"),
         ((*HERE, "--plan"), "no broker answers"),
         ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),

@@ -139,6 +139,8 @@ def _compacted(
     A topic without a cleanup policy in a metadata log is compacted if a cleaner has cleaned it: checkpoints of cleaners
     have partitions of compacted topics only (``LogCleanerManager``). Kafka's internal topics are compacted.
     """
+    if not existing:
+        raise UsageError("the folders have no partition folders (TOPIC-N): give each broker's log directory")
     metadata = read_metadata_logs(metadata_logs, ()).metadata
     settings = {} if metadata is None else metadata.settings
     policies = {topic: own["cleanup.policy"] for topic, own in settings.items() if "cleanup.policy" in own}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import click
@@ -144,8 +145,10 @@ class FilePath(click.Path):
         path = Path(text)
         try:
             path.lstat()
+            if self.contains is not None:
+                (path / self.contains).exists()
         except OSError as error:
-            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR} and (self.exists or error.errno != errno.EACCES):
                 self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
         is_folder = path.is_dir()
         if self.exists and not (self.dir_okay if is_folder else self.file_okay and path.exists()):
@@ -153,8 +156,24 @@ class FilePath(click.Path):
             kind = " or ".join(kind for kind, is_allowed in kinds.items() if is_allowed)
             self.fail(f"{quoted(text)} is not a {kind}{self.hint and f'; {self.hint}'}.", param, ctx)
         if self.contains is not None and not (path / self.contains).exists():
-            self.fail(f"{quoted(text)} is not such a folder: it has no {self.contains}; {self.hint}.", param, ctx)
+            self.fail(f"{quoted(text)} has no {self.contains}; {self.hint}.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def raise_unless_writable(*files: Path | None, folder: Path | None = None) -> None:
+    """Raise `UsageError` for a file or a folder that cannot be written, before anything else is done."""
+    path = folder
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=folder).close()
+        for path in filter(None, files):
+            is_new = not path.exists()
+            path.open("ab").close()
+            if is_new:
+                path.unlink()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def is_number(text: str, most: int) -> bool:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -59,7 +60,8 @@ def walk(
 
 
 def _end_with(owner: int) -> None:
-    """Make this worker exit when its owner does, however the owner ends."""
+    """Make this worker exit when its owner does, however the owner ends; Ctrl-C is for the owner."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch_owner() -> None:
         with suppress(psutil.NoSuchProcess):
