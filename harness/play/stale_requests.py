@@ -192,17 +192,21 @@ class _Requests:
     def valid(self, where: Where, request: Request[T]) -> T:
         """Send until it is accepted, as brokers may not know their leaders and coordinators at once.
 
-        Raises `RefusedError` for a broker that answers at once, but keeps asking for a retry.
+        Raises `RefusedError` for a broker that does not accept it, although it answers another request at once.
         """
         clock, bound_s, took_s = self.cluster.clock, self.cluster.settle_s, [0.0]
 
         def answer() -> T:
-            with timed(clock, took_s):
+            try:
                 return ask(where(), request, ONE_ANSWER)
+            except OSError:
+                with timed(clock, took_s):
+                    ask(where(), choose_version(EndTxnRequest, (END[2], END[1])), ONE_ANSWER)
+                raise
 
         try:
-            return retried(answer, clock, bound_s, (RetriableError,))
-        except RetriableError as error:
+            return retried(answer, clock, bound_s)
+        except OSError as error:
             if max(took_s) > LONGEST_SILENCE_S:
                 raise
             raise RefusedError(f"{error}, for {bound_s:g} s") from error
