@@ -118,7 +118,7 @@ class TestCopies:
 
     @pytest.mark.parametrize("pace", [0.0, 1.0, 1e9], ids=["stands still", "slow", "nearly done"])
     def test_it_is_exposed_from_the_first_minute_whatever_the_retention(self, pace: float) -> None:
-        for settings in (SETTINGS, DAILY, RemovalSettings(DAY_MS * 365, 0, DAY_MS, 0.5), read_settings(None)):
+        for settings in (SETTINGS, DAILY, RemovalSettings(DAY_MS * 365, 0, 0.5), read_settings(None)):
             result = judge_copy(CopyProgress(2, TP, BYTES, 1, 2, pace), settings)
             assert result.level >= Level.AT_RISK
             assert FROM_THE_FIRST_MINUTE in result.sentence

@@ -10,6 +10,7 @@ from fakes.progress import FakeProgress
 
 from harness.audit.judge_copies import NO_ROWS, _undecided_if_unread
 from harness.audit.live import compare
+from harness.audit.live.prefilter import prefilter
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
 from harness.errors import HarnessError, UsageError
@@ -31,7 +32,7 @@ def asked(request: AuditRequest, _progress: Any) -> compare.AuditAnswers:
     cluster = audited(BROKERS)
     partition = cluster.state.partitions[TP]
     two = replace(cluster.state, topics={"t": TopicState("t", {0: partition, 1: partition})})
-    return compare.AuditAnswers(request, "audit-1", replace(cluster, state=two), compare.prefilter(cluster), 0.0)
+    return compare.AuditAnswers(request, "audit-1", replace(cluster, state=two), prefilter(cluster), 0.0)
 
 
 @pytest.mark.parametrize(("last_wave", "after"), [
