@@ -371,3 +371,14 @@ def test_a_command_line_is_parsed_before_slow_packages_are_imported() -> None:
     code = "import harness.cli.main, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & SLOW_IMPORTS == set()
+
+
+def test_an_interrupt_while_modules_are_imported() -> None:
+    code = (
+        "import os, signal, sys\nfrom harness.cli import entry\n"
+        "class Interrupting:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'harness.cli.main':\n            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\nentry.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
