@@ -34,9 +34,9 @@ ALSO_OF_SLOW_BROKERS: Final = frozenset(
     }
 )
 """Without a fault, no valid operation ends with these errors of brokers if all brokers answer in time."""
-# A broker met an exception that its code does not handle, or it does not know a transaction that is open.
-REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE"}
-"""Without a fault, no valid operation ends with the other two errors at all."""
+# A broker met an exception that its code does not handle, or does not know an open transaction or its producer.
+REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
+"""Without a fault, no valid operation ends with the other three errors at all."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is

@@ -73,6 +73,7 @@ CLOSE_TIMEOUT_MS = 2_000
 _REFUSALS = {
     "UnknownServerException": "UNKNOWN_SERVER_ERROR",
     "InvalidTxnStateException": "INVALID_TXN_STATE",
+    "InvalidPidMappingException": "INVALID_PRODUCER_ID_MAPPING",
     "ConcurrentTransactionsException": "CONCURRENT_TRANSACTIONS",
     "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "GroupIdNotFoundException": "GROUP_ID_NOT_FOUND",
