@@ -19,7 +19,7 @@ SEGMENTS = [TimedSegment(100 * n, 1000, HOUR_MS * (n + 1)) for n in range(5)]
 
 
 def work(checkpoint: int | None, stable: int = 450, log_start: int = 0, **settings: Any) -> Cleaning:
-    names = dict.fromkeys(("delete_retention_ms", "min_compaction_lag_ms", "segment_ms", "min_cleanable_dirty_ratio"))
+    names = dict.fromkeys(("delete_retention_ms", "min_compaction_lag_ms", "min_cleanable_dirty_ratio"))
     return cleaning(SEGMENTS, checkpoint, log_start, stable, RemovalSettings(**{**names, **settings}))
 
 

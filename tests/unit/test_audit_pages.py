@@ -89,7 +89,7 @@ def test_the_site_lists_audits_and_repair_reads_what_is_stored(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["file", "junit", "html", "results"])
 def test_what_cannot_be_written_is_reported_before_anything_is_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="file/a cannot be written"):
+    with pytest.raises(UsageError, match=r"file/a.* cannot be written"):
         AuditFiles(**{name: tmp_path / "file" / "a"}).check()
 
 

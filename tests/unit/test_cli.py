@@ -246,7 +246,7 @@ def write_without_history(path: Path) -> None:
 UNFINISHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "missing": (lambda _path: None, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
     "a file": (Path.touch, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
-    "empty": (Path.mkdir, ["'RUN_DIR'", "run' is not such a folder", "it has no manifest.json"]),
+    "empty": (Path.mkdir, ["'RUN_DIR'", "run' cannot be used", "it has no manifest.json"]),
     "half a manifest": (with_manifest('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
     "an empty manifest": (with_manifest(""), ["damaged", "manifest.json"]),
     "a list for a manifest": (with_manifest("[1, 2]"), ["damaged", "manifest.json"]),

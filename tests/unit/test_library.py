@@ -79,7 +79,7 @@ WRONG: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("run", {"target": "sim-kafka", "anomaly": "all", "set": {"topic.a": 1}}, "--set 'topic.a=1': Kafka 4.4.0 has no"),
     ("run", {"target": "sim-kafka", "anomaly": "all", "gate": True}, "--gate is for --runtime local, and contradicts"),
     ("run", {"target": "sim-kafka", "anomaly": "all", "gates": True}, "No such option '--gates'"),
-    ("check", {"run_dir": "."}, "Invalid value for 'RUN_DIR': '.' is not such a folder: it has no manifest.json"),
+    ("check", {"run_dir": "."}, "Invalid value for 'RUN_DIR': '.' cannot be used: it has no manifest.json"),
     ("audit_disk", {"topic": ["t"]}, "Missing option '--broker'."),
     ("audit_disk", {"broker": {"1": ["/missing", "/gone"]}}, "the folder of broker 1 cannot be read: /missing: "),
     ("audit_live", {"topic": ["t"]}, "Missing option '--bootstrap-server'."),

@@ -156,7 +156,7 @@ class FilePath(click.Path):
             kind = " or ".join(kind for kind, is_allowed in kinds.items() if is_allowed)
             self.fail(f"{quoted(text)} is not a {kind}{self.hint and f'; {self.hint}'}.", param, ctx)
         if self.contains is not None and not (path / self.contains).exists():
-            self.fail(f"{quoted(text)} has no {self.contains}; {self.hint}.", param, ctx)
+            self.fail(f"{quoted(text)} cannot be used: it has no {self.contains}; {self.hint}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
