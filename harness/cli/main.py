@@ -85,7 +85,7 @@ def main() -> NoReturn:
         code = _fail(str(error), error.exit_code, debug=debug)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted; the command has no result", EXIT_INTERRUPTED, debug=debug)
-    except SystemExit:  # Click's answer to a closed pipe, which is no verdict
+    except SystemExit:  # Click exits with 1 at a closed pipe, and 1 is the code of an anomaly
         code = EXIT_FAILED
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
         code = _fail(f"{_first_line(error)} (--debug shows where)", EXIT_FAILED, debug=debug)

@@ -147,8 +147,8 @@ def abort_transaction(
 ) -> Request[None]:
     """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader.
 
-    ``coordinator_epoch``: None for that of the producer's last marker, as a lower one is refused; 0 without a marker
-    (`AbortTransactionHandler`). ``version``: 1, or `STRICT`.
+    ``coordinator_epoch``: of the marker. By default it is the epoch of the producer's last marker, because brokers
+    refuse a lower epoch, and 0 without such a marker (`AbortTransactionHandler`). ``version``: 1, or `STRICT`.
     """
     known_epoch = max(transaction.coordinator_epoch, 0)
     marker = {

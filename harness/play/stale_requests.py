@@ -49,6 +49,7 @@ LATEST, FENCED = 2**31 - 1, -1
 TIMEOUT_MS: Final = 600_000
 """Of transactions: longer than the waits for valid requests, which are refused afterwards."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
+END_VERSION: Final = choose_version(EndTxnRequest, (END[2], END[1]))
 
 T = TypeVar("T")
 Where = Callable[[], Address]
@@ -122,8 +123,7 @@ class _Requests:
 
     def of_next_version(self) -> Iterator[tuple[str, bool]]:
         """Transactions of KIP-890: a batch begins them, and their end gives the producer its next epoch."""
-        versions = (END[2], END[1])
-        if self.valid(self.coordinator, choose_version(EndTxnRequest, versions)) != END[2]:
+        if self.valid(self.coordinator, END_VERSION) != END[2]:
             return
         ended = self.valid(self.coordinator, init_producer_id(TOPIC, TIMEOUT_MS))
         self.write(ended, 0, version=2)
@@ -201,7 +201,7 @@ class _Requests:
                 return ask(where(), request, ONE_ANSWER)
             except OSError:
                 with timed(clock, took_s):
-                    ask(where(), choose_version(EndTxnRequest, (END[2], END[1])), ONE_ANSWER)
+                    ask(where(), END_VERSION, ONE_ANSWER)
                 raise
 
         try:
@@ -242,7 +242,10 @@ def delete_records_of_requests(cluster: Cluster) -> None:
 
 
 def _wait(cluster: Cluster, lacks: Callable[[], str], what: str) -> None:
-    """Wait until nothing is lacking. Raise `RefusedError` if that takes longer than brokers and machine explain."""
+    """Wait until ``lacks`` returns "", and not a sentence on the present state, for `STALLED_S` at most.
+
+    Then raises `RefusedError`, or `HarnessError` where an answer took longer than `LONGEST_SILENCE_S`.
+    """
     took_s = [0.0]
     lacking = [""]
 

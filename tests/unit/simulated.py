@@ -31,7 +31,7 @@ class Simulated:
 
 
 def digest(run: Path) -> str:
-    """Return the text that tells the brokers' files and the clients' history of a run from those of another run."""
+    """Return a digest of the brokers' files and the clients' history of a run."""
     hashed = hashlib.sha256()
     files = [path for path in run.rglob("*") if path.is_file()]
     for path in sorted(files):

@@ -1,4 +1,4 @@
-"""What an audit of a cluster reports if the cluster changes or fails while replicas are read."""
+"""Audits of a cluster that changes or fails while its replicas are read."""
 
 from dataclasses import replace
 from typing import Any

@@ -143,10 +143,10 @@ class FilePath(click.Path):
         if not text.strip():
             self.fail(f"{quoted(text)} is empty.", param, ctx)
         path = Path(text)
+        is_lacking = False
         try:
             path.lstat()
-            if self.contains is not None:
-                (path / self.contains).exists()
+            is_lacking = self.contains is not None and not (path / self.contains).exists()
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.ENOTDIR} and (self.exists or error.errno != errno.EACCES):
                 self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
@@ -155,7 +155,7 @@ class FilePath(click.Path):
             kinds = {"file": self.file_okay, "folder": self.dir_okay}
             kind = " or ".join(kind for kind, is_allowed in kinds.items() if is_allowed)
             self.fail(f"{quoted(text)} is not a {kind}{self.hint and f'; {self.hint}'}.", param, ctx)
-        if self.contains is not None and not (path / self.contains).exists():
+        if is_lacking:
             self.fail(f"{quoted(text)} cannot be used: it has no {self.contains}; {self.hint}.", param, ctx)
         return super().convert(value, param, ctx)
 

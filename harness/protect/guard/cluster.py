@@ -102,8 +102,8 @@ class ClusterView:
 
 
 def of_most(answers: "Sequence[Settings | str]") -> "Settings | str":
-    """Return the explicit values of a topic, or the error, as most brokers have it: one may have old metadata."""
-    keys = [a if isinstance(a, str) else str([(n, a[n].explicit) for n in sorted(a)]) for a in answers]
+    """Return a topic's settings, or an error, as most brokers answer: a single broker may have old metadata."""
+    keys = [a if isinstance(a, str) else tuple((name, a[name].explicit) for name in sorted(a)) for a in answers]
     ((most, count),) = Counter(keys).most_common(1)
     return answers[keys.index(most)] if 2 * count > len(keys) else "the brokers have different settings of it"
 

@@ -246,7 +246,7 @@ class Guard:
         changed = [step for step in steps if refused.get(step.topic) == decide.CHANGED]
         self._coverage.forget({step.topic for step in changed})
         # A pause that would begin here changed nothing, and its announced settings are not the topic's settings now.
-        # But another command that holds the topic may have paused it: that pause goes on, as this guard announced it.
+        # But another command that holds the topic may have paused it: this guard completes that pause later.
         others = state.pauses.keys() | (self.channel.read().holds.keys() if changed else ())
         unbegun = [step.done for step in changed if step.topic not in others]
         self.channel.append([entry_of(replace(pause, phase=PausePhase.RELEASED)) for pause in unbegun])

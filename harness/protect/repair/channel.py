@@ -220,24 +220,22 @@ class ChannelThrottle:
         A broker that is not registered has its throttle until a later repair.
         """
         stored = self._stored()
-        failures: dict[Resource, str] = {}
-        left: dict[Resource, dict[str, Any]] = {}
+        failures: dict[Resource, OSError | HarnessError] = {}
         for (kind, name), note in stored.items():
             try:
                 current = self.cluster.explicit(kind, name, note["set"])
                 ours = {setting: note["found"][setting] for setting, v in note["set"].items() if current[setting] == v}
                 if ours:
                     self.cluster.alter(kind, name, ours)
-            except NotRegisteredError:
-                left[kind, name] = note
             except (OSError, HarnessError) as error:
-                failures[kind, name] = str(error)
-        if failures or left:
-            self._store({**left, **{resource: stored[resource] for resource in failures}})
+                failures[kind, name] = error
         if failures:
-            raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in failures.items()))
-        if stored and not left:
+            self._store({resource: stored[resource] for resource in failures})
+        elif stored:
             self.journal.write(THROTTLE, None)
+        silent = {at: why for at, why in failures.items() if not isinstance(why, NotRegisteredError)}
+        if silent:
+            raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in silent.items()))
 
     def _stored(self) -> dict[Resource, dict[str, Any]]:
         return {(note["kind"], note["name"]): note for note in self.journal.notes().get(THROTTLE) or ()}

@@ -248,8 +248,8 @@ def prepare(
     ``audit``: the run id of the audit. ``begun``: partitions in the journal: a repair under way continues whatever the
     cluster looks like, and no partition is repaired twice by an audit. ``spare``: the spare broker; None: any.
 
-    The plan replaces a repair under way that copies from a replica which is wrong by this plan. Raises `UsageError`
-    where it cannot be replaced.
+    The plan replaces a repair under way that copies from a replica which is wrong by this plan. Raises `UsageError` for
+    a repair that cannot be replaced.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
