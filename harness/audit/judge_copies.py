@@ -223,11 +223,13 @@ def assemble(
 
     scenarios = tuple(map(scenario, sorted(brokers)))
     verdict, reason = overall(scenarios, findings, str)
+    diverged = {finding.topic for finding in findings}
+    ids = {topic: topic_id for topic, topic_id in copies.topic_ids.items() if topic in diverged}
     return Verdict(
         verdict=verdict,
         reason=reason,
         run_id=copies.run_id,
-        target=target,
+        target={**target, **({"topic_ids": ids} if ids else {})},
         timings_s=timings_s,
         scenarios=scenarios,
         findings=tuple(findings),

@@ -21,7 +21,7 @@ from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock, RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import Request
-from harness.kafka_api.metadata import ClusterState, describe_cluster
+from harness.kafka_api.metadata import WITHOUT_TOPIC_IDS, ClusterState, describe_cluster
 
 if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage
@@ -224,9 +224,11 @@ class ClusterClient:
         """Return whether a request to this broker timed out within the last `SILENT_S`."""
         return self._silent_until_s.get(address, 0.0) > self.clock.now_s()
 
-    def describe(self, topics: Iterable[str] | None, policy: RetryPolicy | None = None) -> ClusterState:
+    def describe(
+        self, topics: Iterable[str] | None, policy: RetryPolicy | None = None, version: int = WITHOUT_TOPIC_IDS
+    ) -> ClusterState:
         """Return the metadata of the first broker that answers, and remember the brokers. Raises as `ask_any`."""
-        state = self.ask_any(describe_cluster(topics), policy)
+        state = self.ask_any(describe_cluster(topics, version=version), policy)
         self.remember([state])
         return state
 

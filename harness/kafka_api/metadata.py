@@ -14,7 +14,8 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.messages import Request, error_name, raise_for_errors, request
 
 FIRST_WITH_TOPIC_IDS: Final = 10
-"""Version of Metadata. Redpanda may not have it."""
+WITHOUT_TOPIC_IDS: Final = 8
+"""Versions of Metadata. Redpanda may not have the first."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ClusterState:
         return replicas_by_broker
 
 
-def describe_cluster(topics: Iterable[str] | None, *, version: int = 8) -> Request[ClusterState]:
+def describe_cluster(topics: Iterable[str] | None, *, version: int = WITHOUT_TOPIC_IDS) -> Request[ClusterState]:
     """Return these topics, every topic where ``topics`` is None, and the brokers."""
     names = None if topics is None else [{"name": topic} for topic in topics]
 

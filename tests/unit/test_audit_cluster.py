@@ -4,12 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import kafka.errors
 import pytest
 from fakes.connections import AnsweringStream
 from kafka.protocol.admin import DescribeConfigsResponse
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from harness.audit.live.cluster import AuditedCluster, describe
 from harness.errors import UsageError
@@ -31,6 +32,7 @@ class Brokers:
     refused: dict[str, int] = field(default_factory=dict)
     policies: dict[str, str] = field(default_factory=dict)
     """Cleanup policies of topics that are not ``compact``."""
+    metadata_version: int = 12
 
     def describe(self, *patterns: str, bootstrap: Sequence[Address] = BOOTSTRAP) -> AuditedCluster:
         return describe(ClusterClient(lambda: bootstrap, dial=self._dial), patterns)
@@ -45,11 +47,15 @@ class Brokers:
         if type(request).__name__ == "DescribeConfigsRequest":
             results = [self._configs(topic_state.resource_name) for topic_state in request.resources]
             return message(DescribeConfigsResponse, 4, results=results)
+        if isinstance(request, ApiVersionsRequest):
+            keys = [{"api_key": MetadataRequest.API_KEY, "min_version": 0, "max_version": self.metadata_version}]
+            return message(ApiVersionsResponse, 0, api_keys=keys)
         assert request.allow_auto_topic_creation is False
         names = TOPICS if request.topics is None else [topic.name for topic in request.topics]
         brokers = [{"node_id": n, "host": f"b{n}", "port": 9092} for n in (2, 1)]
         topics = [self._topic(name) for name in names]
-        return message(MetadataResponse, 8, cluster_id="id", brokers=brokers, topics=topics)
+        version = min(self.metadata_version, 10)
+        return message(MetadataResponse, version, cluster_id="id", brokers=brokers, topics=topics)
 
     def _configs(self, name: str) -> dict[str, Any]:
         configs = [{"name": "cleanup.policy", "value": self.policies.get(name, "compact")}]
@@ -58,7 +64,8 @@ class Brokers:
     def _topic(self, name: str) -> dict[str, Any]:
         partition = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [2, 1], "leader_epoch": 5}
         code = self.refused.get(name, 0 if name in TOPICS else UNKNOWN)
-        return {"name": name, "error_code": code, "partitions": [{**partition, "partition_index": n} for n in (1, 0)]}
+        identity = {"name": name, "topic_id": UUID(int=len(name))} if self.metadata_version >= 10 else {"name": name}
+        return {**identity, "error_code": code, "partitions": [{**partition, "partition_index": n} for n in (1, 0)]}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +145,11 @@ def test_bootstrap_servers_are_host_and_port_and_one_has_to_answer() -> None:
     assert parse_bootstrap("a:1, b.example:22,[::1]:3") == addresses
     with pytest.raises(UsageError, match="--bootstrap-server: no broker answers \\(away:1: refused\\)"):
         Brokers().describe("users", bootstrap=BOOTSTRAP[:1])
+
+
+@pytest.mark.parametrize(("metadata_version", "ids"), [(10, {"users": "AAAAAAAAAAAAAAAAAAAABQ"}), (8, {})])
+def test_topic_ids_are_known_if_the_brokers_have_them(metadata_version: int, ids: dict[str, str]) -> None:
+    assert Brokers(metadata_version=metadata_version).describe("users").topic_ids == ids
 
 
 def test_a_cluster_without_a_transaction_log_never_had_a_transaction() -> None:

@@ -99,7 +99,8 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     content: dict[str, Any] = json.loads(text)
     assert (content["schema"], content["verdict"], content["notes"]) == (1, "anomaly", [])
     assert content["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is back")
-    assert content["target"] == {"name": "copies", "cluster_id": "literal", "brokers": [1, 2]}
+    ids = {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    assert content["target"] == {"name": "copies", "cluster_id": "literal", "brokers": [1, 2], "topic_ids": ids}
     assert content["timings_s"].keys() == {"check"}
     (partition,) = content["scenarios"]
     names = ("scenario", "anomaly", "payload", "verdict")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
@@ -57,6 +58,23 @@ def test_a_partition_that_moves_while_it_is_read_is_unknown() -> None:
     ((place, (why,)),) = compare.reassigned(before, after).items()
     assert (place, why.text) == (TP, "it was reassigned while it was read")
     assert compare.reassigned(before, before) == {}
+
+
+def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> None:
+    answers = asked(AuditRequest([], ["t"]), None)
+    before, after = (
+        replace(answers.cluster, state=replace(state := answers.cluster.state, topics={
+            "t": replace(state.topics["t"], topic_id=UUID(int=number)),
+        }))
+        for number in (1, 2)
+    )  # fmt: skip
+    reading = CheckedReading((), {**NO_ROWS, "stuck_lso": [STUCK]}, {})
+    with patch.multiple(compare, add_groups=lambda verdict, *_: verdict):
+        same, other = (replace(answers, cluster=before).verdict(reading, {}, cluster) for cluster in (before, after))
+    assert [finding.anomaly for finding in same.findings] == ["stuck-lso"]
+    assert same.target["topic_ids"] == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    assert (other.verdict, other.findings) == ("unknown", ())
+    assert all(scenario.reason.startswith(compare.RECREATED.text) for scenario in other.scenarios)
 
 
 @pytest.mark.parametrize(("assigned", "is_decided"), [(None, True), ((1, 2), True), ((1, 2, 3), False)])

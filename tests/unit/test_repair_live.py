@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import kafka.errors
 import pytest
@@ -15,6 +16,7 @@ from test_repair_plan import CAUTION, finding, plan_of, verdict
 
 from harness.audit.explain.advice import Caution
 from harness.audit.live.prefilter import prefilter
+from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
@@ -26,11 +28,11 @@ from harness.protect.repair.channel import BROKER, TOPIC, RepairJournal
 from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers, LiveRepairCluster
 from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, Task, check_cluster, check_saved, prepare
 from harness.protect.repair.run import RepairRequest, abort_all, look
-from harness.protect.repair.steps import ObservedPartition, PartitionRepair
+from harness.protect.repair.steps import RECREATED, ObservedPartition, PartitionRepair
 from harness.spark.options import SparkOptions
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
-ENTRY = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,))
+ENTRY = PartitionRepair(TP, uuid_text(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,))
 
 
 def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:
@@ -41,7 +43,7 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     cluster = cluster_of(RepairedBrokers(silent={9}))
     everyone = frozenset({1, 2, 3})
     assert cluster.observe([ENTRY]) == {TP: ObservedPartition(
-        str(TOPIC_ID), 1, 7, (1, 2, 3), frozenset({1, 3}), 2, everyone, is_held=True, adding=frozenset({2}),
+        uuid_text(TOPIC_ID), 1, 7, (1, 2, 3), frozenset({1, 3}), 2, everyone, is_held=True, adding=frozenset({2}),
         folders_bytes={1: 90, 3: 80}, answered=everyone,
     )}  # fmt: skip
     assert cluster.connect() == "c1"
@@ -165,7 +167,7 @@ def plan_of_tasks(*tasks: Task, cluster_id: str | None = "c1") -> RepairPlan:
     return RepairPlan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-AUDITED_ENTRY = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
+AUDITED_ENTRY = PartitionRepair(TP, uuid_text(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
 
 
 def prepared(cluster_answers: ClusterAnswers, task: Task = TASK, **limits: Any) -> PreparedRepair:
@@ -174,6 +176,13 @@ def prepared(cluster_answers: ClusterAnswers, task: Task = TASK, **limits: Any) 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
     assert prepared(answers()) == PreparedRepair((AUDITED_ENTRY,))
+
+
+@pytest.mark.parametrize(("audited", "is_refused"), [(UUID(int=7), True), (TOPIC_ID, False)])
+def test_a_topic_that_was_created_again_since_the_audit_is_refused(audited: UUID, is_refused: bool) -> None:  # noqa: FBT001
+    plan = replace(plan_of_tasks(TASK), topic_ids={"t": uuid_text(audited)})
+    refused = prepare(plan, answers(), "audit-1", begun={}).refused
+    assert [undecided.why for undecided in refused] == [RECREATED] * is_refused
 
 
 def test_what_another_assignment_leaves_of_a_task_is_done() -> None:

@@ -50,7 +50,10 @@ def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n}
         for topic, n in dict.fromkeys((one["topic"], one["partition"]) for one in of_findings)
     ]
-    target, run_id = {"name": "cluster", "cluster_id": "c1"}, "audit-2026-11-24T10-20-30Z-ab12"
+    target, run_id = (
+        {"name": "cluster", "cluster_id": "c1", "topic_ids": {"orders": "id"}},
+        "audit-2026-11-24T10-20-30Z-ab12",
+    )
     audit = findings.verdict(run_id=run_id, target=target, findings=list(of_findings), scenarios=scenarios)
     return {**to_json(audit), **more}
 
@@ -80,7 +83,7 @@ def test_a_wrong_replica_is_rebuilt_from_those_that_are_right(
     (task,) = plan.tasks
     assert (task.partition, task.wrong, task.right) == (ORDERS, *expected)
     assert (task.why[0] == "a person decided that broker 1 is right") == (right == {ORDERS: 1})
-    assert (plan.undecided, plan.aborts, plan.cluster_id) == ((), (), "c1")
+    assert (plan.undecided, plan.aborts, plan.cluster_id, plan.topic_ids) == ((), (), "c1", {"orders": "id"})
     assert plan.audited_at == datetime(2026, 11, 24, 10, 20, 30, tzinfo=UTC)
 
 

@@ -4,14 +4,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from kafka.protocol.metadata import MetadataRequest
+
 from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
+from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import UsageError
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, RetryPolicy
-from harness.kafka_api.metadata import ClusterState, TopicState, describe_cluster
+from harness.kafka_api.fetch import choose_version
+from harness.kafka_api.metadata import (
+    FIRST_WITH_TOPIC_IDS,
+    WITHOUT_TOPIC_IDS,
+    ClusterState,
+    TopicState,
+    describe_cluster,
+)
 from harness.kafka_api.topics import TOPIC_RESOURCE, describe_configs, values_of
 from harness.suggest import close_to
 
@@ -20,6 +30,7 @@ QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)
 """For requests that need no disk read; a frozen broker must not delay the answers of the others."""
 PATIENT: Final = RetryPolicy(answer_s=30.0, repeat_s=30.0)
 """For records, as a broker needs time to read old segments from a busy disk; also for a broker to come back."""
+METADATA_VERSIONS: Final = (FIRST_WITH_TOPIC_IDS, WITHOUT_TOPIC_IDS)
 GLOB: Final = frozenset("*?[")
 Settings: TypeAlias = dict[str, dict[str, str]]
 
@@ -42,6 +53,11 @@ class AuditedCluster:
     notes: tuple[str, ...] = ()
     selection: tuple[str, ...] = ()
     may_have_transactions: bool = True
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The id of each topic (KIP-516) whose id is known."""
+        return {name: uuid_text(topic.topic_id) for name, topic in self.state.topics.items() if topic.topic_id}
 
     def only(self, places: Collection[TopicPartition]) -> "AuditedCluster":
         """Return the cluster with these partitions alone."""
@@ -74,11 +90,12 @@ def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool =
 
 def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool) -> AuditedCluster:
     globs = [pattern for pattern in patterns if GLOB & set(pattern)]
-    state = client.describe([name for name in patterns if name not in globs], METADATA)
+    version = client.ask_any(choose_version(MetadataRequest, METADATA_VERSIONS), METADATA)
+    state = client.describe([name for name in patterns if name not in globs], METADATA, version)
     topics = dict(state.topics)
     unknown = [name for name, topic in topics.items() if topic.error == NO_SUCH_TOPIC]
     needs_all = globs or not patterns or unknown
-    every = client.ask_any(describe_cluster(None), METADATA).topics if needs_all else {}
+    every = client.ask_any(describe_cluster(None, version=version), METADATA).topics if needs_all else {}
     matching = {pattern: [name for name in every if is_named(name, [pattern])] for pattern in globs}
     if not may_miss:
         _raise_if_missing(unknown, matching, every)

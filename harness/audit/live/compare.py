@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +29,7 @@ from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log,
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.reading import PATIENCE_S, RateLimit
 from harness.audit.live.request import AuditRequest
-from harness.audit.live.settle import CheckedReading, merged, read_in_shares, read_until_settled, still_there
+from harness.audit.live.settle import CheckedReading, merged, read_in_shares, read_until_settled, still_there, without
 from harness.audit.live.spool import ReadWithExecutors, SpoolResult, copies_of, partition_sizes, spool, waves_of
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
@@ -122,6 +123,16 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         return verdict
 
 
+RECREATED: Final = UnknownReason("changing", "its topic was deleted and created again while it was read")
+
+
+def recreated(before: AuditedCluster, after: AuditedCluster | None) -> dict[Place, tuple[UnknownReason, ...]]:
+    """Return the partitions of topics that have another id since: what was read belongs to two topics."""
+    ids = {} if after is None else after.topic_ids
+    topics = {topic for topic, topic_id in before.topic_ids.items() if ids.get(topic, topic_id) != topic_id}
+    return {place: (RECREATED,) for place in before.state.partitions if place[0] in topics}
+
+
 def reassigned(before: AuditedCluster, after: AuditedCluster) -> dict[Place, tuple[UnknownReason, ...]]:
     """Return the partitions whose replicas are on other brokers since, as these were not read."""
     why = UnknownReason("changing", "it was reassigned while it was read")
@@ -155,16 +166,18 @@ class AuditAnswers:
         ``after``: the cluster after the readings; ``log``: its metadata log then, None if it was not asked for.
         """
         request, cluster, state = self.request, self.cluster, self.cluster.state
-        evidence = evidence_of_cluster(cluster, after, log)
+        evidence, of_two_topics = evidence_of_cluster(cluster, after, log), recreated(cluster, after)
+        last_readings = without(last_readings, of_two_topics)
+        suspicions = [_finding(suspicion) for suspicion in self.prefiltered.suspicions]
         notes = (*cluster.notes, *cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes)
         verdict = assemble(
-            Copies(self.run_id, last_readings.replicas, notes=notes),
+            Copies(self.run_id, last_readings.replicas, notes=notes, topic_ids=cluster.topic_ids),
             last_readings.rows,
             timings_s={"ask": self.took_s, **timings_s},
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
             evidence=evidence,
-            unknown=last_readings.unknown,
-            broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
+            unknown={**last_readings.unknown, **of_two_topics},
+            broker_findings=[finding for finding in suspicions if finding.place not in of_two_topics],
             shell=Shell(",".join(map(str, request.bootstrap)) or ANY_BROKER, request.config, cluster.own_settings),
         )
         return add_groups(verdict, cluster, evidence.leaders)

@@ -95,7 +95,7 @@ def read_until_settled(
         if not doubtful:
             break
         again, still_doubtful = _settled(read(number, doubtful), still_there)
-        latest, doubtful = merged([_without(latest, doubtful), again]), still_doubtful
+        latest, doubtful = merged([without(latest, doubtful), again]), still_doubtful
     why = UnknownReason("changing", CHANGING)
     changing = {place: (*latest.unknown.get(place, ()), why) for place in doubtful}
     return replace(latest, unknown={**latest.unknown, **changing})
@@ -144,7 +144,7 @@ def _items_of(row: CheckerRow, holders: Holders) -> list[DisputedItem]:
     return [DisputedItem(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
 
 
-def _without(reading: CheckedReading, places: Collection[Place]) -> CheckedReading:
+def without(reading: CheckedReading, places: Collection[Place]) -> CheckedReading:
     """Return the reading of all other partitions. Errors of checkers are kept."""
     return CheckedReading(
         tuple(copy for copy in reading.replicas if copy.place not in places),

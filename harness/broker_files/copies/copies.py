@@ -62,6 +62,7 @@ class Copies:
     ``transaction_states``: replicas of ``__transaction_state``. ``coordinator_answers``: files with the answers of
     transaction coordinators, by broker. ``served``: read from a running cluster, whose brokers' answers replace side
     files. ``metadata``: leaders and ISRs by metadata logs. ``cluster_id``: None if no log directory contains it.
+    ``topic_ids``: by topic (KIP-516), as far as they are known.
     """
 
     run_id: str
@@ -72,6 +73,7 @@ class Copies:
     notes: tuple[str, ...] = ()
     metadata: ClusterMetadata | None = None
     cluster_id: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str) -> Copies:
@@ -119,7 +121,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
             if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or selected)
         )
     cluster_id, identity_notes = verify_identity(brokers, log_dirs, [*replicas, *states])
-    _raise_if_other_topics(replicas)
+    topic_ids = _one_id_each(replicas)
     metadata = _metadata_of(metadata_logs, replicas)
     return Copies(
         run_id,
@@ -128,6 +130,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         notes=(*in_sentences(notes), *identity_notes, *metadata.notes, *selection_notes),
         metadata=metadata.metadata,
         cluster_id=cluster_id,
+        topic_ids=topic_ids,
     )
 
 
@@ -232,8 +235,8 @@ def _raise_if_twice(copies: Iterable[ReplicaCopy]) -> None:
         folders[copy.place] = copy.folder
 
 
-def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
-    """Raise `UsageError` if folders belong to successive topics of one name (KIP-516)."""
+def _one_id_each(copies: Iterable[ReplicaCopy]) -> dict[str, str]:
+    """Return the topic ids (KIP-516). Raises `UsageError` if folders belong to successive topics of one name."""
     ids: dict[str, tuple[str, Path]] = {}
     for copy in copies:
         path = copy.folder / PARTITION_METADATA
@@ -247,3 +250,4 @@ def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
                 f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {own_id}; "
                 "compare copies that were taken together"
             )
+    return {topic: own_id for topic, (own_id, _) in ids.items()}

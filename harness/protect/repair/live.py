@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import brokers_text, name_of
 from harness.kafka_api import TopicPartition
@@ -50,7 +51,7 @@ class ClusterAnswers:
         topic, number = entry.partition
         topics = [answer.state.topics.get(topic) for answer in self.brokers.values()]
         states = {None if described is None else described.partitions.get(number) for described in topics}
-        ids = {None if described is None or described.error else str(described.topic_id) for described in topics}
+        ids = {None if described is None or described.error else uuid_text(described.topic_id) for described in topics}
         state = next(iter(states), None)
         if len(states) != 1 or len(ids) != 1:
             return "the brokers' metadata to be the same"

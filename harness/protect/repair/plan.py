@@ -20,7 +20,7 @@ from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
 from harness.kafka_api import TopicPartition
 from harness.protect.repair.live import ClusterAnswers
-from harness.protect.repair.steps import PartitionRepair, needs_spare
+from harness.protect.repair.steps import RECREATED, PartitionRepair, needs_spare
 from harness.run_folder.store import SCHEMA, begin_of
 
 
@@ -61,7 +61,10 @@ class Undecided:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The repairs of an audit. ``unknown``: partitions that it could not compare, each with the reason."""
+    """The repairs of an audit. ``unknown``: partitions that it could not compare, each with the reason.
+
+    ``topic_ids``: of the topics that the audit read, as far as they are known.
+    """
 
     tasks: tuple[Task, ...]
     aborts: tuple[Abort, ...]
@@ -69,6 +72,7 @@ class RepairPlan:
     unknown: tuple[tuple[str, str], ...]
     cluster_id: str | None
     audited_at: datetime | None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -115,7 +119,8 @@ def plan_of(
         if finding.anomaly == HANGING_TRANSACTION and finding.producer_id is not None
     )
     cluster_id, begin = verdict.target.get("cluster_id") or None, begin_of(verdict.run_id)
-    return RepairPlan(tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, begin)
+    ids = verdict.target.get("topic_ids") or {}
+    return RepairPlan(tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, begin, ids)
 
 
 def read_audit(content: Any) -> Verdict:
@@ -256,7 +261,7 @@ def prepare(
     for task in plan.tasks:
         stored = begun.get(task.partition)
         if stored is None or (stored.audit != audit if stored.is_done else stored.contradicts(task.wrong)):
-            entry = _entry(task, answers, audit, spare)
+            entry = _entry(task, answers, audit, spare, plan.topic_ids.get(task.partition[0]))
             if stored is not None and not stored.is_done and isinstance(entry, PartitionRepair):
                 is_whole = {*entry.replicas} == {*stored.replicas}
                 whole = replace(entry, replicas=stored.replicas, leader=stored.leader)
@@ -281,7 +286,9 @@ def prepare(
     return PreparedRepair(possible, tuple(refused), tuple(notes), resumed)
 
 
-def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -> PartitionRepair | str:
+def _entry(
+    task: Task, answers: ClusterAnswers, audit: str, spare: int | None, topic_id: str | None
+) -> PartitionRepair | str:
     observed = answers.partition(PartitionRepair(task.partition, "", (), -1, task.right, task.wrong))
     if isinstance(observed, str):
         return f"the cluster is not fit for a repair: waited for {observed}"
@@ -292,6 +299,7 @@ def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -
     chosen = next((broker for broker in free if spare in {None, broker}), None) if takes_spare else None
     down = sorted(frozenset(wrong) - observed.online)
     refusals = {
+        RECREATED: topic_id not in {None, observed.topic_id},
         f"{brokers_text(task.wrong)} has no replica any more: audit again": not wrong,
         f"{brokers_text(task.right)} has no replica any more, and no other replica can be proven correct": not right,
         "another reassignment of it is under way": observed.adding or observed.removing,

@@ -27,6 +27,7 @@ LEAST_IN_SYNC: Final = 2
 """Replicas in sync while a replica is rebuilt: a single replica has the only copy of an acknowledged record."""
 MOST_COPIES: Final = 12
 """Of one partition: a cluster whose leaders change this often is not fit for a repair."""
+RECREATED: Final = "the topic was deleted and created again: the audit did not read the new topic"
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
 def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop | None:
     """Return a wait or a stop that holds for any progress; None where the repair can continue."""
     if observed.topic_id != entry.topic_id:
-        return Stop("the topic was deleted and created again: the audit did not read the new topic", is_final=True)
+        return Stop(RECREATED, is_final=True)
     if observed.leader < 0:
         return Wait("a leader")
     if foreign := (observed.adding | observed.removing | frozenset(observed.replicas)) - entry.brokers:
