@@ -52,6 +52,15 @@ class InterruptError(HarnessError):
 
 
 @contextmanager
+def raised_as(kind: Callable[[str], Exception], description: str, *caught: type[Exception]) -> Iterator[None]:
+    """Turn ``caught`` errors of the block into an error of one ``kind``, whose message begins with ``description``."""
+    try:
+        yield
+    except caught as error:
+        raise kind(f"{description}: {getattr(error, 'strerror', None) or error}") from error
+
+
+@contextmanager
 def interruptible(remaining: Callable[[], str]) -> Iterator[None]:
     """Turn an interrupt of the block into `InterruptError`; ``remaining`` returns the end of its message."""
     try:

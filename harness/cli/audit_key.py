@@ -10,7 +10,7 @@ from harness.cli.audit import AUDITED, BROKER_FOLDER, RATE_LIMIT, audit, parse_b
 from harness.cli.options import common
 from harness.cli.options.parameters import TOPIC, Text, is_number
 from harness.console import JSON, MB, ConsoleProgress
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.escape import unescape
 from harness.json_codec import to_json
 from harness.suggest import quoted
@@ -22,12 +22,10 @@ MOST_PARTITION = 2**31 - 1
 
 def parse_key(text: str) -> bytes:
     """Return the bytes of a key as commands print it, or after ``base64:``. Raises `UsageError`."""
-    try:
+    with raised_as(UsageError, quoted(text), ValueError, binascii.Error):
         if text.startswith(BASE64):
             return base64.b64decode(text.removeprefix(BASE64), validate=True)
         return unescape(text)
-    except (ValueError, binascii.Error) as error:
-        raise UsageError(f"{quoted(text)}: {error}") from error
 
 
 def parse_number(text: str) -> int:

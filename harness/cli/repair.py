@@ -14,7 +14,7 @@ import cloup
 from harness.cli.options import common
 from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
-from harness.errors import HarnessError, UsageError, interruptible
+from harness.errors import HarnessError, UsageError, interruptible, raised_as
 from harness.host.clock import RealClock
 from harness.judge.verdict import Verdict
 from harness.kafka_api import TopicPartition
@@ -119,10 +119,8 @@ def repair(
     }
     if missing := [text for text, is_given in required.items() if not is_given]:
         raise UsageError(f"give {' and '.join(missing)}")
-    try:
+    with raised_as(UsageError, f"{audit} is not the verdict of an audit", OSError, ValueError, UsageError):
         verdict = read_audit(json.loads(audit.read_text("utf-8")))
-    except (OSError, ValueError, UsageError) as error:
-        raise UsageError(f"{audit} is not the verdict of an audit: {error}") from error
     only = [parse_partition(text) for text in parameters["partitions"]]
     decisions = rights_of(parameters["rights"], only)
     plan, without_decisions = plan_of(verdict, decisions, only), plan_of(verdict, None, only)

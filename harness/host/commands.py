@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, raised_as
 
 TIMEOUT_S = 10.0
 
@@ -25,7 +25,7 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str
 
     Raises `HarnessError` with the command's message if it fails, or does not end in time.
     """
-    try:
+    with raised_as(HarnessError, f"`{' '.join(command)}`", OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -35,8 +35,6 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str
             timeout=timeout_s,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessError(f"`{' '.join(command)}`: {error}") from error
     if done.returncode != 0:
         message = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
         raise HarnessError(f"`{' '.join(command)}`: {message}")

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host import disk
 from harness.host.cache import write_atomically
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
@@ -232,10 +232,8 @@ def _end(verb: str, directory: Path) -> int:
     ended = end_processes(directory.name)
     remove_network(directory.name)
     modules = [importlib.import_module(module) for file, module in MODULES.items() if (directory / file).exists()]
-    try:
+    with raised_as(HarnessError, f"something is left of {directory.name}", UsageError):
         return ended + sum(int(getattr(module, verb)(directory, directory.name)) for module in modules)
-    except UsageError as error:
-        raise HarnessError(f"something is left of {directory.name}: {error}") from error
 
 
 def process_marker(run_id: str) -> str:

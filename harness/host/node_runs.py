@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.leftovers import NODES_FILE
 from harness.host.nodes import Access, NodeConnection
 from harness.json_codec import from_json
@@ -82,10 +82,8 @@ def end(directory: Path, run_id: str, *then: str) -> int:
             connection.run(*then)
         return len(ended)
 
-    try:
+    with raised_as(HarnessError, f"{directory / NODES_FILE} does not list the run's nodes", OSError, ValueError):
         access = from_json(Access, json.loads((directory / NODES_FILE).read_text()))
-    except (OSError, ValueError) as error:
-        raise HarnessError(f"{directory / NODES_FILE} does not list the run's nodes: {error}") from error
     connections = log_in(access)
     try:
         return sum(on_each(connections, end_there))
@@ -132,10 +130,8 @@ def remove_rules(connection: NodeConnection, run_id: str) -> None:
 
 def raise_if_no_firewall(connection: NodeConnection) -> None:
     """Create and remove a chain. Raises `UsageError` with the node's message."""
-    try:
+    with raised_as(UsageError, "this run needs a firewall on each node, as root or by sudo", HarnessError):
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
-    except HarnessError as error:
-        raise UsageError(f"this run needs a firewall on each node, as root or by sudo: {error}") from error
 
 
 def _chain(run_id: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, NoValidConnectionsError, SSHException
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.suggest import quoted
 
 PORT, LAST_PORT = 22, 65_535
@@ -67,10 +67,8 @@ def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int | No
 
 def read_hosts_file(path: Path) -> list[str]:
     """Return the hosts in the lines of a file, without comments. Raises `UsageError`."""
-    try:
+    with raised_as(UsageError, f"the hosts file {path} cannot be read", OSError):
         lines = path.read_text().splitlines()
-    except OSError as error:
-        raise UsageError(f"the hosts file {path} cannot be read: {error.strerror or error}") from error
     hosts = [host for line in lines if (host := line.partition("#")[0].strip())]
     if not hosts:
         raise UsageError(f"the hosts file {path} names no host")
@@ -123,10 +121,8 @@ class NodeConnection:
     @cached_property
     def files(self) -> paramiko.SFTPClient:
         """The node's files. Raises `HarnessError` if sftp is not available."""
-        try:
+        with raised_as(HarnessError, f"sftp to {self.node} failed", OSError, EOFError, SSHException):
             files = self._client.open_sftp()
-        except (OSError, EOFError, SSHException) as error:
-            raise HarnessError(f"sftp to {self.node} failed: {error}") from error
         if channel := files.get_channel():
             channel.settimeout(FILES_TIMEOUT_S)
         return files
@@ -185,11 +181,9 @@ def _parse_node(text: str, user: str | None, port: int | None) -> Node:
 def _ssh_options(host: str) -> Mapping[str, Any]:
     """Return the options of a host in ``~/.ssh/config``, ``hostname`` at least. Raises `UsageError`."""
     path = Path("~/.ssh/config").expanduser()
-    try:
+    with raised_as(UsageError, f"{path} cannot be read", OSError, ValueError, ImportError, SSHException):
         config = paramiko.SSHConfig.from_path(str(path)) if path.is_file() else paramiko.SSHConfig()
         return config.lookup(host)
-    except (OSError, ValueError, ImportError, SSHException) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 def _why(error: Exception, node: Node) -> str:

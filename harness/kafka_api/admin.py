@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, raised_as
 from harness.kafka_api import TopicPartition, transactions
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
@@ -127,7 +127,5 @@ class Admin:
     def _ask_any(self, request: Request[T], at: Address | None = None) -> T:
         if at is not None:
             return self.client.ask(at, request)
-        try:
+        with raised_as(HarnessError, type(request.message).__name__, OSError):
             return self.client.ask_any(request, CHANGE)
-        except OSError as error:
-            raise HarnessError(f"{type(request.message).__name__}: {error}") from error

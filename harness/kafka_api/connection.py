@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError, raised_as
 from harness.host.clock import Clock, RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import Request
@@ -154,10 +154,8 @@ class Connection:
         """Return the answer. Raises OSError where the broker gives none, `HarnessError` where it refuses the login."""
         if not self.policy.repeat_s:
             return self._send(request)
-        try:
+        with raised_as(ConnectionError, f"{self.address} does not answer", OSError):
             return retried(lambda: self._send(request), self._clock, self.policy.repeat_s)
-        except OSError as error:
-            raise ConnectionError(f"{self.address} does not answer: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 import javaproperties
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.kafka_api.tokens import Token, Tokens, read_token, request_token, sign_token
 
 PROTOCOLS = PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
@@ -203,21 +203,16 @@ class Security:
             with NamedTemporaryFile("w", suffix=".pem") as file:
                 file.write(self.own)
                 file.flush()
-                try:
+                with raised_as(UsageError, f"{self.source}: the client's key or {KEY_PASSWORD} is wrong", ssl.SSLError):
                     # Without a password, OpenSSL would ask the terminal for it.
                     context.load_cert_chain(file.name, password=self.properties.get(KEY_PASSWORD, ""))
-                except ssl.SSLError as error:
-                    raise UsageError(f"{self.source}: the client's key or {KEY_PASSWORD} is wrong: {error}") from error
         return context
 
 
 def read_security(path: Path) -> Security:
     """Return the login of a Java client's properties file. Raises `UsageError`, which contains no secrets."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            properties = javaproperties.load(file)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--command-config {path} cannot be read: {error}") from error
+    with raised_as(UsageError, f"--command-config {path} cannot be read", OSError, ValueError):
+        properties = javaproperties.loads(path.read_text(encoding="utf-8"))
     # Other properties of the file are not passed on.
     login = {name: value for name, value in properties.items() if name.startswith(("security.", "sasl.", "ssl."))}
     security = Security(str(path), login)
@@ -280,10 +275,8 @@ def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str 
         return "\n".join(values) or None
     file = f"{security.source}: {store}.location {location}"
     kind = security.properties.get(f"{store}.type", "JKS").upper()
-    try:
+    with raised_as(UsageError, file, OSError):
         content = Path(location).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}") from error
     if kind not in {"PEM", "PKCS12", "JKS"} or content.startswith(JKS_MAGIC):
         raise UsageError(
             f"{file} is of type {kind}, which only Java reads; convert it"
@@ -296,10 +289,8 @@ def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str 
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
 
-    try:
+    with raised_as(UsageError, f"{file} cannot be opened", ValueError):
         pkcs12 = load_pkcs12(content, password.encode() if password is not None else None)
-    except ValueError as error:
-        raise UsageError(f"{file} cannot be opened: {error}") from error
     # The key's own certificate comes first.
     certificates = [entry.certificate for entry in (pkcs12.cert, *pkcs12.additional_certs) if entry]
     chain = "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 
 ANSWER_S: Final = 10.0
 
@@ -76,12 +76,10 @@ def request_token(url: str, client: tuple[str, str], scope: str | None, trusted:
 
 def read_token(url: str) -> Token:
     """Return the token of a ``file:`` or ``data:`` URL. Raises `HarnessError`."""
-    try:
+    with raised_as(HarnessError, "the file of the token is not usable", OSError, ValueError):
         with urlopen(url) as file:  # noqa: S310  (Kafka's own form of a token's path)
             text = file.read().decode().strip()
         return text, expiry_s(text)
-    except (OSError, ValueError) as error:
-        raise HarnessError(f"the file of the token is not usable: {error}") from error
 
 
 def expiry_s(text: str, expires_in_s: float | None = None) -> float:
@@ -108,12 +106,10 @@ def sign_token(options: Mapping[str, str]) -> Token:
         raise UsageError("AWS_MSK_IAM needs a package: pip install 'compaction-harness[aws]'") from error
     if options.keys() - {"awsProfileName"}:
         raise UsageError("AWS_MSK_IAM takes awsProfileName only: name roles in a profile of ~/.aws/config")
-    try:
+    with raised_as(HarnessError, "AWS_MSK_IAM: no token", BotoCoreError, ClientError, ValueError):
         session = Session(profile=(profile := options.get("awsProfileName")))
         region = session.get_config_variable("region")
         if region is None or session.get_credentials() is None:
             raise UsageError("AWS_MSK_IAM needs AWS's credentials and AWS_DEFAULT_REGION, or a profile with both")
         text, end_ms = Signer.generate_auth_token_from_profile(region, profile)
-    except (BotoCoreError, ClientError, ValueError) as error:
-        raise HarnessError(f"AWS_MSK_IAM: no token: {error}") from error
     return text, end_ms / 1000

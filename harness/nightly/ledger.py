@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.host.leftovers import Owner, owner_of_this_process
 from harness.json_codec import from_json, to_json
 from harness.nightly.latest import newest_patches
@@ -82,11 +82,9 @@ class Ledger:
     def create(cls, path: Path, plan: Plan) -> Ledger:
         """Write the plan. Raises `UsageError` where it cannot be written."""
         ledger = cls(path, plan)
-        try:
+        with raised_as(UsageError, f"{path} cannot be written", OSError):
             (path / "outages").mkdir(parents=True)
             ledger._write_plan()
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
         return ledger
 
     @classmethod

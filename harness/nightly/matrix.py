@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.clients import find_client
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.play.options import PROTECTIONS, RunOptions
 from harness.play.run_plan import plan_run
@@ -169,10 +169,8 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
             find_client(outage.client)
             find_runtime(outage.runtime)
             known_name("protection", outage.protection, PROTECTIONS)
-            try:
+            with raised_as(UsageError, str(replace(outage, repeat=0)), UsageError):
                 plan_run(options_of(outage, matrix))
-            except UsageError as error:
-                raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
     return matrix
 
 

@@ -31,7 +31,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
 from harness.play.served import read_served
 from harness.run_folder.history import History
@@ -117,10 +117,8 @@ class Trial:
 def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:
     """Raise `UsageError` where the application cannot show anything, or was not tried."""
     flag = f"--application {application.name}"
-    try:
+    with raised_as(UsageError, flag, UsageError):
         _version(application, plan.target)
-    except UsageError as error:
-        raise UsageError(f"{flag}: {error}") from error
     if has_login:
         raise UsageError(f"{flag} was not tried with a login: leave out --command-config")
     if plan.placement.partitions != 1:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.audits import audit_page
@@ -160,15 +160,13 @@ def _up(address: str) -> str:
 
 
 def _make_room(out: Path) -> None:
-    try:
+    with raised_as(UsageError, f"--out {out} cannot be written", OSError):
         if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
             raise UsageError(f"{out} has files that are not part of a report; choose another folder with --out")
         for folder in FOLDERS:
             shutil.rmtree(out / folder, ignore_errors=True)
         out.mkdir(parents=True, exist_ok=True)
         (out / MARK).touch()
-    except OSError as error:
-        raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
 
 
 def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, Any]:

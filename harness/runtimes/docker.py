@@ -21,7 +21,7 @@ from docker import DockerClient
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from harness.errors import BootError, HarnessError
+from harness.errors import BootError, HarnessError, raised_as
 from harness.host import commands, engine, leftovers, ports
 from harness.host.leftovers import COMPOSE_FILE
 from harness.kafka_api.address import Address
@@ -114,7 +114,7 @@ class DockerRuntime:
 
     def start_cluster(self) -> None:
         """Create, configure and start every container. Raises `BootError`."""
-        try:
+        with raised_as(BootError, "the containers cannot be started", HarnessError):
             self._create()
             self._find_all()
             for broker, container in self._containers.items():
@@ -125,8 +125,6 @@ class DockerRuntime:
                     container.put_archive(str(self.recipe.config.parent), packed.getvalue())
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(self.start, self.brokers))
-        except HarnessError as error:
-            raise BootError(f"the containers cannot be started: {error}") from error
 
     def adopt(self) -> None:
         """Read the addresses of existing containers: the containers of a resumed run keep their ports."""
@@ -208,13 +206,12 @@ class DockerRuntime:
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy the files of the log until two copies are the same. Raises `HarnessError` if they keep changing."""
+        folder = self.recipe.folder(topic, partition)
+        missing = f"broker {broker} has no folder of {topic}-{partition}"
 
         def copy() -> dict[str, int]:
-            try:
-                with self._archive(broker, self.recipe.folder(topic, partition)) as tar:
-                    return _extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition))
-            except engine.MissingError as error:
-                raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
+            with raised_as(HarnessError, missing, engine.MissingError), self._archive(broker, folder) as tar:
+                return _extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition))
 
         copy_when_still(copy, lambda *_: None, destination, f"{topic}-{partition} on broker {broker}")
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import BootError, HarnessError, UsageError
+from harness.errors import BootError, HarnessError, UsageError, raised_as
 from harness.host import java, node_runs
 from harness.host.leftovers import NODES_FILE
 from harness.host.node_runs import MAKE_PRIVATE, log_in, log_out, node_marker, on_each, remove, run_dir
@@ -94,11 +94,11 @@ class SshRuntime:
         (self.spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self.access)))
         self._connections = dict(zip(self.brokers, log_in(self.access), strict=True))
 
-        try:
-            with ThreadPoolExecutor(len(self.brokers)) as pool:
-                list(pool.map(lambda broker: self._install(broker, cluster_id), self.brokers))
-        except HarnessError as error:
-            raise BootError(f"brokers cannot be installed: {error}") from error
+        with (
+            raised_as(BootError, "brokers cannot be installed", HarnessError),
+            ThreadPoolExecutor(len(self.brokers)) as pool,
+        ):
+            list(pool.map(lambda broker: self._install(broker, cluster_id), self.brokers))
         for broker in self.brokers:
             self.start(broker)
 

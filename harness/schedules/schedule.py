@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.kafka_api import TopicPartition
 from harness.schedules.operations import CLASSES, Heal, Inject, Operation, name_of
 
@@ -173,11 +173,9 @@ def write_schedule(path: Path, schedule: Schedule, more: Mapping[str, Any] | Non
     content = schedule_json(schedule, more)
     steps = ",\n  ".join(json.dumps(step) for step in content.pop("steps"))
     head = json.dumps(content, indent=1)[:-2]
-    try:
+    with raised_as(UsageError, f"{path} cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'{head},\n "steps": [\n  {steps}\n ]\n}}\n', encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -187,12 +185,10 @@ def read_schedule(path: Path) -> Schedule:
 
 def read_content(path: Path) -> dict[str, Any]:
     """Return the JSON object in the file of a schedule. Raises `UsageError` for anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from error
+    with raised_as(UsageError, f"{path} cannot be read", OSError):
+        text = path.read_bytes()
+    with raised_as(UsageError, f"{path} is not JSON", ValueError):
+        content = json.loads(text)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UsageError(f"{path} is not a schedule of this release: its schema is not {SCHEMA}")
     return content

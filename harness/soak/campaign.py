@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.console import print_progress
-from harness.errors import HarnessError, UsageError, interruptible
+from harness.errors import HarnessError, UsageError, interruptible, raised_as
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
@@ -132,12 +132,12 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Continue a soak that was cut off, for the rest of its minutes. Raises as `soak` does."""
-    try:
+    with raised_as(
+        UsageError, f"--resume {path} is not the folder of a soak: {SOAK_STATE}", OSError, ValueError, TypeError
+    ):
         state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
         stored = {name: getattr(state, name) for name in STORED}
         options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
-    except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"--resume {path} is not the folder of a soak: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 
 LOCAL = "local[2]"
 OWN = {
@@ -105,10 +105,8 @@ def _raise_if_unusable(master: str) -> None:
         if not any(os.environ.get(name) for name in _HADOOP):
             raise UsageError(f"--spark-master yarn: set {' or '.join(_HADOOP)} to the folder of the cluster's settings")
         return
-    try:
+    with raised_as(UsageError, f"--spark-master {master}", ValueError):
         addresses = _addresses(master)
-    except ValueError as error:
-        raise UsageError(f"--spark-master {master}: {error}") from error
     if not addresses:
         raise UsageError(f"--spark-master {master}: give spark://HOST:PORT, yarn, k8s://URL, or local[N]")
     failures = [failure for address in addresses if (failure := _connection_failure(address))]

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.host.cache import cache_root, write_atomically
 from harness.json_codec import from_json
 from harness.schedules.placement import MOST_BROKERS
@@ -102,10 +102,8 @@ def read_system(name: str) -> tuple[str, SystemFile]:
     system = _parsed(path, name)
     text = path.read_text(encoding="utf-8").replace("{home}", str(path.parent))
     stored = f"own-{system.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    try:
+    with raised_as(UsageError, f"{folder} cannot be written", OSError):
         write_atomically(folder / f"{stored}.toml", text)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
     return read_system(stored)
 
 

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import ClientSpec
 from harness.clients.java import virtual_machine
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError, raised_as
 from harness.host.clock import Clock
 from harness.judge.consequences import ABSENT
 from workloads.applications import Application, Life, Observation, Observe
@@ -53,11 +53,11 @@ CONFIG: Final = {
 @contextmanager
 def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
     """Start one JVM for all instances; it is ended with the block."""
-    try:
-        with virtual_machine(spec, heap=HEAP) as jvm:
-            yield partial(observe, jvm, spec, clock)
-    except Py4JError as error:
-        raise HarnessError(f"Kafka Streams cannot be observed: {error}") from error
+    with (
+        raised_as(HarnessError, "Kafka Streams cannot be observed", Py4JError),
+        virtual_machine(spec, heap=HEAP) as jvm,
+    ):
+        yield partial(observe, jvm, spec, clock)
 
 
 def observe(jvm: Any, spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:

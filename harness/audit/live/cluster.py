@@ -9,7 +9,7 @@ from kafka.protocol.metadata import MetadataRequest
 from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.address import Address
@@ -82,10 +82,8 @@ def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool =
     Raises `UsageError` where no broker answers, where a pattern matches nothing, where no topic is compacted, and
     where this user may not describe a topic; `HarnessError` for a rejected login.
     """
-    try:
+    with raised_as(UsageError, "--bootstrap-server", OSError):
         return _describe(client, patterns, may_miss=may_miss)
-    except OSError as error:
-        raise UsageError(f"--bootstrap-server: {error}") from error
 
 
 def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool) -> AuditedCluster:

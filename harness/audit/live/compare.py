@@ -34,7 +34,7 @@ from harness.audit.live.spool import ReadWithExecutors, SpoolResult, copies_of, 
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.metadata_log.join import JoinedLog
 from harness.broker_files.segments.key_share import KeyShare
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.java import Java, find_java
 from harness.host.leftovers import PRIVATE
 from harness.host.workspace import Workspace
@@ -314,13 +314,11 @@ def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[Unknow
 
 
 def _new_folder(path: Path) -> Path:
-    try:
+    with raised_as(UsageError, f"--save {path}", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=PRIVATE, exist_ok=True)
         if any(path.iterdir()):
             raise UsageError(f"--save {path}: the folder is not empty; name a new folder")
-    except OSError as error:
-        raise UsageError(f"--save {path}: {error.strerror or error}") from error
     return path.absolute()
 
 

@@ -38,7 +38,7 @@ from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import Segment, live_segments
 from harness.broker_files.segments.key_share import ALL_KEYS, KeyShare
 from harness.cluster.snapshot import write_state
-from harness.errors import HarnessError, TimeLimitError
+from harness.errors import HarnessError, TimeLimitError, raised_as
 from harness.judge.finding import Place, name_of
 from harness.kafka_api import TopicPartition
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
@@ -117,14 +117,12 @@ class _Files:
         folder, path = _replica_folder(self.folder, replica), self.paths.get(replica)
         data = self.share.batches_of(batches, reading.bound, source=name_of(reading.partition))
         raise_if_full(self.folder.path, len(data))
-        try:
+        with raised_as(SpoolDiskError, f"{folder} cannot be written", OSError):
             if path is None or path.stat().st_size + len(data) > self.piece_bytes:
                 folder.mkdir(parents=True, exist_ok=True)
                 path = self.paths[replica] = folder / f"{base_offset:020}.log"
             with path.open("ab") as file:
                 file.write(data)
-        except OSError as error:
-            raise SpoolDiskError(f"{folder} cannot be written: {error}") from error
         with self.lock:
             self.offsets_done += end - reading.read_to
             self.bytes_done += len(batches)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.judge.finding import Place
 
 FILE: Final = "watch.db"
@@ -107,9 +107,6 @@ class WatchStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        try:
-            with self._database:
-                self._database.execute("BEGIN")
-                yield
-        except sqlite3.Error as error:
-            raise HarnessError(f"the state cannot be written: {error}") from error
+        with raised_as(HarnessError, "the state cannot be written", sqlite3.Error), self._database:
+            self._database.execute("BEGIN")
+            yield

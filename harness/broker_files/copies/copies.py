@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.folder import Segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_checkpoint
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
@@ -161,21 +162,16 @@ def _compacted(
 
 def _cleaned(log_dir: Path) -> set[str]:
     path = log_dir / "cleaner-offset-checkpoint"
-    try:
+    with raised_as(UsageError, f"{path} cannot be read", CorruptLogError, OSError):
         return {topic for topic, _ in read_checkpoint(path.read_bytes(), source=str(path))} if path.exists() else set()
-    except (CorruptLogError, OSError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
     """Return the replica with its segments, and add notes on other files in its folder."""
     broker, name = copy.broker, copy.folder.name
-    try:
+    unclear = f"the log of broker {broker} cannot be distinguished from its leftovers"
+    with _reading(broker, copy.folder), raised_as(UsageError, unclear, CorruptLogError):
         live = live_segments(copy.folder)
-    except OSError as error:
-        raise UsageError(_unreadable(broker, copy.folder, error)) from error
-    except CorruptLogError as error:
-        raise UsageError(f"the log of broker {broker} cannot be distinguished from its leftovers: {error}") from error
     if not live.segments:
         raise UsageError(f"broker {broker}: {copy.folder} has no segment that is in use")
     notes += (Note(broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
@@ -184,8 +180,8 @@ def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
     return replace(copy, segments=tuple(live.segments))
 
 
-def _unreadable(broker: int, folder: Path, error: OSError) -> str:
-    return f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}"
+def _reading(broker: int, folder: Path) -> AbstractContextManager[None]:
+    return raised_as(UsageError, f"the folder of broker {broker} cannot be read: {folder}", OSError)
 
 
 def _folders(broker: int, folder: Path) -> list[Path]:
@@ -199,10 +195,8 @@ def _has_segments(broker: int, folder: Path) -> bool:
 
 
 def _listed(broker: int, folder: Path) -> list[Path]:
-    try:
+    with _reading(broker, folder):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise UsageError(_unreadable(broker, folder, error)) from error
 
 
 def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> JoinedLog:
@@ -240,10 +234,8 @@ def _one_id_each(copies: Iterable[ReplicaCopy]) -> dict[str, str]:
     ids: dict[str, tuple[str, Path]] = {}
     for copy in copies:
         path = copy.folder / PARTITION_METADATA
-        try:
+        with raised_as(UsageError, f"broker {copy.broker}: {path} cannot be read", OSError):
             own_id = topic_id(copy.folder)
-        except OSError as error:
-            raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
         first_id, first_path = (None, path) if own_id is None else ids.setdefault(copy.topic, (own_id, path))
         if own_id != first_id:
             raise UsageError(

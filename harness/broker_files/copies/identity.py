@@ -18,7 +18,7 @@ import javaproperties
 
 from harness.broker_files.copies.selection import listed
 from harness.broker_files.storage import lineage
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 
 if TYPE_CHECKING:
     from harness.broker_files.copies.copies import ReplicaCopy
@@ -99,12 +99,10 @@ def topic_id(folder: Path) -> str | None:
 
 def _read(broker: int, path: Path) -> LogDirectory:
     file = path / META_PROPERTIES
-    try:
+    with raised_as(UsageError, f"broker {broker}: {file} cannot be read", OSError, ValueError):
         if not file.exists():
             return LogDirectory(broker, path)
         ids = javaproperties.loads(file.read_text(encoding="iso-8859-1"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"broker {broker}: {file} cannot be read: {getattr(error, 'strerror', error)}") from error
     version = ids.get("version", "0").strip()
     if version not in NODE_ID:
         raise UsageError(f"broker {broker}: {file} has version={version}; known versions are {', '.join(NODE_ID)}")

@@ -26,6 +26,7 @@ from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
 from harness.broker_files.segments.blocks import HEADERS, Block, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.folder import live_segments
+from harness.errors import raised_as
 
 if TYPE_CHECKING:
     from harness.broker_files.segments.blocks import Batches
@@ -106,10 +107,8 @@ def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]
     Raises ``ValueError`` for a malformed record, an unknown version of frame or message, and another type.
     """
     data = BytesIO(value or b"")
-    try:
+    with raised_as(ValueError, "malformed frame of a metadata record", struct.error):
         frame_version, number, version = (UnsignedVarInt32.decode(data) for _ in range(3))
-    except struct.error as error:
-        raise ValueError(f"malformed frame of a metadata record: {error}") from error
     if frame_version != FRAME_VERSION:
         raise ValueError(f"frame version {frame_version} of a metadata record: only version {FRAME_VERSION} is known")
     record_type = RecordType(number)

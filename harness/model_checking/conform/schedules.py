@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from harness.models.world.world import (
     ABSENT,
@@ -210,13 +210,11 @@ def _offset_writes(model: Simulated, random: Random) -> list[Choice]:
 def read_for_conform(path: Path, rules: Rules) -> Schedule:
     """Return the schedule in a file, of ``explore`` or a soak. Raises `UsageError` for one that cannot be played."""
     schedule = read_schedule(path)
-    try:
+    with raised_as(UsageError, f"{path}: conform cannot play this schedule", ValueError, UsageError):
         schedule = _of_one_partition(schedule)
         model = Simulated(schedule, rules)
         for step in schedule.operations:
             model.take(step)
-    except (ValueError, UsageError) as error:
-        raise UsageError(f"{path}: conform cannot play this schedule: {error}") from error
     return schedule
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.broker_files.segments.records import MAX_INT64
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 
 NEVER_MS: Final = MAX_INT64
 DAY_MS: Final = 86_400_000
@@ -69,10 +69,8 @@ class Settings:
         if unknown:
             option, known = f"--set {self.scope}.{unknown[0]}", ", ".join(sorted(defaults))
             raise UsageError(f"{option}: simulated brokers know no such setting; they know {known}")
-        try:
+        with raised_as(UsageError, f"a {self.scope} setting of a simulated cluster is a number", ValueError):
             set_numbers = {name: float(value) for name, value in settings.items() if name in defaults}
-        except ValueError as error:
-            raise UsageError(f"a {self.scope} setting of a simulated cluster is a number: {error}") from error
         self.numbers = {**defaults, **set_numbers}
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from harness import DISTRIBUTION
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.cache import cache_root
 from harness.host.java import Java
 from harness.targets.jars import JarSet, OnProgress, fetch_locked, materialise
@@ -141,11 +141,9 @@ def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE)
 
 def export(agent: Agent, output: Path) -> None:
     """Copy the jar to ``output``. Raises `UsageError` where that cannot be written."""
-    try:
+    with raised_as(UsageError, f"{output} cannot be written", OSError):
         output.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(agent.jar, output)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
 def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> dict[str, bytes]:
@@ -178,12 +176,10 @@ def compile_java(
 def run_java(java: Java, *arguments: str | Path, failure: str) -> subprocess.CompletedProcess[str]:
     """Run a short program, whatever its exit code. Raises `HarnessError` with ``failure`` where it does not end."""
     command = [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *arguments]
-    try:
+    with raised_as(HarnessError, failure, OSError, subprocess.TimeoutExpired):
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessError(f"{failure}: {error}") from error
 
 
 def _part(jars: JarSet, artifact: str) -> Path:

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
@@ -64,13 +64,11 @@ class KafkaChannel:
 
     def ensure(self) -> None:
         """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
-        try:
+        with raised_as(HarnessError, f"topic {TOPIC}", OSError, HarnessError):
             if self._find_leader() is None:
                 replicas = min(3, len(self._client.brokers))
                 self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
             policy = str(self.clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
-        except (OSError, HarnessError) as error:
-            raise HarnessError(f"topic {TOPIC}: {error}") from error
         if "compact" in policy:
             raise UsageError(
                 f"topic {TOPIC} has {POLICY}={policy}, which could lose the guard's entries: set {POLICY}=delete"
@@ -78,13 +76,11 @@ class KafkaChannel:
 
     def read(self) -> PauseState:
         """Return the state after all entries, if any. Raises `HarnessError` for a topic that has lost entries, too."""
-        try:
+        with raised_as(HarnessError, f"topic {TOPIC} cannot be read", OSError, HarnessError):
             if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
             self._first = self._ask_about(list_offsets({PARTITION: EARLIEST}))
             end = self._ask_about(list_high_watermarks([PARTITION]))
-        except (OSError, HarnessError) as error:
-            raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
         if end < self._replayed.position:
             raise HarnessError(
                 f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
@@ -102,10 +98,8 @@ class KafkaChannel:
         if start - self._first < TRIMMED:
             return
         self._first = start
-        try:
+        with raised_as(HarnessError, f"old entries of topic {TOPIC} cannot be deleted", OSError, HarnessError):
             self._ask_leader(delete_records(PARTITION, start), TOPIC_CHANGE)
-        except (OSError, HarnessError) as error:
-            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: {error}") from error
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write all entries; every in-sync replica acknowledges them. After a `HarnessError`, some may be stored."""
@@ -122,10 +116,8 @@ class KafkaChannel:
         while position < end:
             if self.clock.now_s() > deadline_s:
                 raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
-            try:
+            with raised_as(HarnessError, f"topic {TOPIC} cannot be read", OSError, HarnessError):
                 answer = self._ask_about(fetch({PARTITION: position}))
-            except (OSError, HarnessError) as error:
-                raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
             for batch in until_cut(iter_batches(answer.records, source=TOPIC)):
                 for record in iter_records(batch, source=TOPIC):
                     entry = parse_entry(record.value or b"")
@@ -140,10 +132,8 @@ class KafkaChannel:
         stamped = [replace(entry, time_ms=now_ms, writer=self.writer) for entry in entries]
         records = [Record(n, now_ms, e.topic.encode(), e.to_json().encode()) for n, e in enumerate(stamped)]
         request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
-        try:
+        with raised_as(HarnessError, f"topic {TOPIC} cannot be written", OSError, HarnessError):
             retried(lambda: self._ask_leader(request), self.clock, DELIVERY_S)
-        except (OSError, HarnessError) as error:
-            raise HarnessError(f"topic {TOPIC} cannot be written: {error}") from error
 
     def _find_leader(self) -> int | None:
         """Return the partition's leader; None where there is no such topic. Raises OSError, `HarnessError`."""

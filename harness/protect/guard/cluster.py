@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias, TypeVar
 
 from harness.broker_files.copies.selection import is_compacted, is_named
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.clock import Clock
 from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api.address import Address
@@ -135,10 +135,8 @@ class LiveCluster:
         self._alarmed_until_s = 0.0
         self._turn = 0
         self._pool = ThreadPoolExecutor(ASKED, thread_name_prefix="metadata")
-        try:
+        with raised_as(UsageError, "--bootstrap-server", OSError):
             self.view()
-        except OSError as error:
-            raise UsageError(f"--bootstrap-server: {error}") from error
 
     @property
     def requests(self) -> int:

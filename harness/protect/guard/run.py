@@ -13,7 +13,7 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from harness.audit.live.cluster import GLOB, client_of, describe
-from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError, raised_as
 from harness.escape import to_json
 from harness.host.clock import Clock, RealClock, ThreadRoutine
 from harness.kafka_api import TopicPartition
@@ -37,10 +37,8 @@ LEAD_S: Final = 3 * SESSION_MS / 1000
 def event_log(show: Callable[[str], None], path: Path | None = None) -> Iterator[Callable[[GuardEvent], None]]:
     """Provide a function that prints events, and appends them to a file. Raises `UsageError` for an unusable file."""
     with ExitStack() as stack:
-        try:
+        with raised_as(UsageError, f"--events {path}", OSError):
             file = None if path is None else stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
-        except OSError as error:
-            raise UsageError(f"--events {path}: {error.strerror or error}") from error
 
         def report(event: GuardEvent) -> None:
             topic = f" {event.topic}" if event.topic else ""

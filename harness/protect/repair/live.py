@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.judge.finding import brokers_text, name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api import topics as topic_requests
@@ -90,10 +90,8 @@ class LiveRepairCluster:
 
     def connect(self) -> str:
         """Ask for the cluster's brokers and return its id. Raises `UsageError` where no broker answers."""
-        try:
+        with raised_as(UsageError, "--bootstrap-server", OSError):
             return self._client.describe([]).cluster_id
-        except OSError as error:
-            raise UsageError(f"--bootstrap-server: {error}") from error
 
     def answers(self, partitions: Collection[TopicPartition]) -> ClusterAnswers:
         """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT, Caution, caution_of, is_about_offsets
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.json_codec import from_json
 from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
@@ -129,10 +129,8 @@ def read_audit(content: Any) -> Verdict:
         raise UsageError("not a verdict: give the output of `harness audit live` or `audit disk` with --format json")
     if content["schema"] != SCHEMA:
         raise UsageError(f"a verdict of schema {content['schema']}: this version reads schema {SCHEMA}")
-    try:
+    with raised_as(UsageError, "a damaged verdict", ValueError):
         verdict = from_json(Verdict, content)
-    except ValueError as error:
-        raise UsageError(f"a damaged verdict: {error}") from error
     if any(scenario.partition is None for scenario in verdict.scenarios):
         raise UsageError("the verdict of a run: audit the cluster, as only an audit decides which replica is wrong")
     return verdict

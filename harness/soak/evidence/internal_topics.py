@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
 from harness.cluster.cluster import Cluster
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError, raised_as
 from harness.judge.group_offsets import GroupView, replayed
 from harness.kafka_api import UNSTABLE_OFFSET, TopicPartition
 from harness.kafka_api.address import Address
@@ -75,10 +75,8 @@ def filled_offsets(rig: Rig, cluster: Cluster, topic: str, seed: int) -> Abstrac
         return nullcontext()
 
     def leader(partition: TopicPartition) -> Address:
-        try:
+        with raised_as(ConnectionError, f"the leader of {CONSUMER_OFFSETS} is not known", HarnessError, KeyError):
             return cluster.runtime.address(cluster.admin.partitions([CONSUMER_OFFSETS])[partition].leader)
-        except (HarnessError, KeyError) as error:
-            raise ConnectionError(f"the leader of {CONSUMER_OFFSETS} is not known: {error}") from error
 
     return OffsetsFiller([OFFSETS], 1, topic, leader, seed, FILLER_PERIOD_S, cluster.clock).running(Phase.BEFORE)
 

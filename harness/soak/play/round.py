@@ -13,7 +13,7 @@ from harness.clients import Library
 from harness.cluster import snapshot
 from harness.cluster.cluster import MOST_NAMED, Cluster
 from harness.cluster.routines import at_once
-from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.errors import HarnessError, UsageError, WaitTimeoutError, raised_as
 from harness.host.clock import Stages
 from harness.judge.finding import name_of
 from harness.play.failures import stalled_replica
@@ -80,10 +80,8 @@ def write_round(path: Path, played: PlayedRound) -> None:
 
 def read_round(path: Path) -> Schedule:
     """Return the schedule of a round. Raises `UsageError` with the defect of the file."""
-    try:
+    with raised_as(UsageError, f"{path} is not a round", UsageError):
         schedule = as_round(read_schedule(path))
-    except UsageError as error:
-        raise UsageError(f"{path} is not a round: {error}") from error
     names = {client.name for client in schedule.plan.clients} | {ADMIN, NEMESIS}
     for at, operation in enumerate(schedule.operations, 1):
         if operation.process not in names:
