@@ -21,18 +21,7 @@ from harness.kafka_api.topics import delete_records
 from harness.model_checking.conform.picture import Named
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.world import ABSENT, PLAIN, PRODUCERS, keys_and_values
-from harness.schedules.operations import (
-    DeleteRecords,
-    ElectLeader,
-    End,
-    EndElsewhere,
-    JoinIsr,
-    Operation,
-    Rest,
-    Restart,
-    Write,
-    WriteBatch,
-)
+from harness.schedules import operations as ops
 from harness.schedules.placement import led_by
 from harness.schedules.schedule import Schedule
 
@@ -87,39 +76,39 @@ class BrokerPartition:
             self._producers[name] = RequestProducer(self, transactional_id, has_id=name != PLAIN)
         return self._producers[name]
 
-    def take(self, step: Operation) -> None:
+    def take(self, step: ops.Operation) -> None:
         """Take a step of this partition. Raises `HarnessError`."""
         match step:
-            case WriteBatch():
+            case ops.WriteBatch():
                 self._producer(step.process).write(self._contents(step), self._cluster.clock.time_ms())
                 self._log_end += len(step.keys)
-            case Write(key=key, deletes=deletes):
-                self.take(WriteBatch(step.process, (key,), (0,) if deletes else ()))
-            case End(outcome=outcome) | EndElsewhere(outcome=outcome):
-                if isinstance(step, EndElsewhere):
+            case ops.Write(key=key, deletes=deletes):
+                self.take(ops.WriteBatch(step.process, (key,), (0,) if deletes else ()))
+            case ops.End(outcome=outcome) | ops.EndElsewhere(outcome=outcome):
+                if isinstance(step, ops.EndElsewhere):
                     self._producer(step.process).register()
                 self._producer(step.process).end(outcome)
                 self._log_end += 1
-            case Restart():
+            case ops.Restart():
                 self._producer(step.process).restart()
                 self._log_end += 1
-            case ElectLeader(broker=broker):
+            case ops.ElectLeader(broker=broker):
                 self._replicas = led_by(broker, self._replicas)
                 self._cluster.lead({self.partition: self._replicas})
                 self.leader_id = broker
-            case DeleteRecords(keeps=keeps):
+            case ops.DeleteRecords(keeps=keeps):
                 self.ask(self.leader, delete_records(self.partition, self._log_end - keeps))
-            case JoinIsr():
+            case ops.JoinIsr():
                 self._replicas = (*self._replicas, ABSENT)
                 self._cluster.replicas = {**self._cluster.replicas, self.partition: self._replicas}
                 self._cluster.control.lead({self.partition: self._replicas})
                 self._cluster.wait_absent_back()
-            case Rest():
+            case ops.Rest():
                 pass
             case _:
                 raise ValueError(f"'{step}' is not an operation of a partition")
 
-    def _contents(self, batch: WriteBatch) -> KeysAndValues:
+    def _contents(self, batch: ops.WriteBatch) -> KeysAndValues:
         """Return keys and values; a group commits the offset of the record that it writes, as in `world.groups`."""
         contents = keys_and_values(batch)
         if self.group is None:

@@ -23,26 +23,7 @@ from harness.models.world.world import (
     STOP,
     Rules,
 )
-from harness.schedules.operations import (
-    ABORT,
-    COMMIT,
-    OUTAGE,
-    CleanerPass,
-    DeleteRecords,
-    ElectLeader,
-    End,
-    EndElsewhere,
-    Heal,
-    Inject,
-    JoinIsr,
-    Operation,
-    ProducersExpire,
-    Rest,
-    Restart,
-    TimePasses,
-    Write,
-    WriteBatch,
-)
+from harness.schedules import operations as ops
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import RoundPlan, RoundTopic, Schedule, in_order, read_schedule, unsupported
 
@@ -51,25 +32,25 @@ STAYING: Final = (1, 3)
 REPLICAS: Final = (1, 3, 2)
 """The replicas of a partition at the beginning, the leader first."""
 TRANSACTIONAL, SECOND = PRODUCERS
-TIME_PASSES, EXPIRE, REST = TimePasses(), ProducersExpire(), Rest()
-LEAVES: Final = tuple(Inject(fault, ABSENT) for fault in (KILL, STOP, PAUSE))
-RETURN, JOIN = Heal(OUTAGE, ABSENT), JoinIsr(ABSENT)
-CLUSTER_WIDE: Final = (Inject, Heal, CleanerPass, TimePasses, ProducersExpire)
+TIME_PASSES, EXPIRE, REST = ops.TimePasses(), ops.ProducersExpire(), ops.Rest()
+LEAVES: Final = tuple(ops.Inject(fault, ABSENT) for fault in (KILL, STOP, PAUSE))
+RETURN, JOIN = ops.Heal(ops.OUTAGE, ABSENT), ops.JoinIsr(ABSENT)
+CLUSTER_WIDE: Final = (ops.Inject, ops.Heal, ops.CleanerPass, ops.TimePasses, ops.ProducersExpire)
 """Operations of the whole cluster: when many schedules run on one cluster, they have these in common."""
-FILLER: Final = WriteBatch(PLAIN, (FILLER_KEY,))
+FILLER: Final = ops.WriteBatch(PLAIN, (FILLER_KEY,))
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """The shares of tombstones, of passes that keep aging batches, of passes of all brokers, of expiry, and of joins."""
 WRITERS: Final = {PLAIN: 4, IDEMPOTENT: 2, TRANSACTIONAL: 4, SECOND: 2}
 """The clients that write records, by weight; idempotent producers commit no offsets."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (
-    WriteBatch(client, ("K",), tombstones) for client in (PLAIN, TRANSACTIONAL) for tombstones in ((), (0,))
+    ops.WriteBatch(client, ("K",), tombstones) for client in (PLAIN, TRANSACTIONAL) for tombstones in ((), (0,))
 )
-GOOD: Final = WriteBatch(TRANSACTIONAL, (LATE_KEY,))
-COMMITS, ABORTS = End(TRANSACTIONAL, COMMIT), End(TRANSACTIONAL, ABORT)
-PASS: Final = (FILLER, CleanerPass(BROKERS))
+GOOD: Final = ops.WriteBatch(TRANSACTIONAL, (LATE_KEY,))
+COMMITS, ABORTS = ops.End(TRANSACTIONAL, ops.COMMIT), ops.End(TRANSACTIONAL, ops.ABORT)
+PASS: Final = (FILLER, ops.CleanerPass(BROKERS))
 
-WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
+WAYS: Final[Mapping[str, Sequence[Sequence[ops.Operation]]]] = {
     "tombstone-divergence": ([PUT], [DELETE], [], []),
     "aborted-to-committed": ([BEGIN], [ABORTS], [GOOD, COMMITS], []),
     "aborted-to-committed-delete": ([PUT, BEGIN_DELETE], [ABORTS], [GOOD, COMMITS], []),
@@ -79,19 +60,19 @@ WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
 }
 """The steps of clients before the outage, the steps that the absent broker misses, the steps after their removal, and
 the steps at the end."""
-GROUP_WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
-    "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, ElectLeader(3), ElectLeader(2)]),
+GROUP_WAYS: Final[Mapping[str, Sequence[Sequence[ops.Operation]]]] = {
+    "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, ops.ElectLeader(3), ops.ElectLeader(2)]),
     "group-skips": ([PUT, BEGIN], [ABORTS], [GOOD, COMMITS], []),
     "group-begins-at-aborted": ([BEGIN], [ABORTS], [GOOD, COMMITS], []),
     "deleted-offset-back": ([PUT], [DELETE], [], []),
     "offset-hidden-but-superseded": ([BEGIN], [COMMITS, PUT], [GOOD, ABORTS], []),
-    "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, ElectLeader(3), ElectLeader(1)], [], [], []),
+    "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, ops.ElectLeader(3), ops.ElectLeader(1)], [], [], []),
 }
 """The same for groups (`harness.models.world.groups`); in the end, broker 2 coordinates them."""
 
 
 def partition_schedule(
-    name: str, steps: Sequence[Operation] = (), replicas: tuple[int, ...] = REPLICAS, *, of_groups: bool = False
+    name: str, steps: Sequence[ops.Operation] = (), replicas: tuple[int, ...] = REPLICAS, *, of_groups: bool = False
 ) -> Schedule:
     """Return operations on one partition: of a topic, or of ``__consumer_offsets``, as ``case`` has the name."""
     topic = RoundTopic(CONSUMER_OFFSETS if of_groups else name, 1, {})
@@ -106,7 +87,7 @@ def written(*, of_groups: bool = False) -> list[Schedule]:
     for at, name in enumerate(ways):
         before, missed, late, end = ([steps[at] for steps in phase] for phase in phases)
         steps = [*before, LEAVES[0], *missed, *PASS, EXPIRE, *PASS, *PASS, *PASS, *late, RETURN]
-        steps += [*PASS, ElectLeader(ABSENT), *end, *PASS]
+        steps += [*PASS, ops.ElectLeader(ABSENT), *end, *PASS]
         schedules.append(partition_schedule(name, steps, of_groups=of_groups))
     return schedules
 
@@ -121,17 +102,17 @@ def at_random(seed: str, count: int, rules: Rules, *, of_groups: bool = False) -
     ]
 
 
-def _common(random: Random) -> list[Operation | None]:
+def _common(random: Random) -> list[ops.Operation | None]:
     """Return the steps of the whole cluster; None where each partition has a separate step."""
 
-    def some(least: int, most: int) -> list[Operation | None]:
+    def some(least: int, most: int) -> list[ops.Operation | None]:
         return [None] * random.randint(least, most)
 
-    def cleans(live: tuple[int, ...], *, may_keep: bool = True) -> list[Operation | None]:
+    def cleans(live: tuple[int, ...], *, may_keep: bool = True) -> list[ops.Operation | None]:
         brokers = live if random.random() < EVERYONE else (random.choice(live),)
-        return [*some(1, 2), CleanerPass(brokers, may_keep and random.random() < KEPT)]
+        return [*some(1, 2), ops.CleanerPass(brokers, may_keep and random.random() < KEPT)]
 
-    def forgets() -> list[Operation | None]:
+    def forgets() -> list[ops.Operation | None]:
         return [EXPIRE] if random.random() < EXPIRED else []
 
     steps = [*some(2, 4), *cleans(BROKERS, may_keep=False), *some(1, 2), *forgets()]
@@ -141,13 +122,13 @@ def _common(random: Random) -> list[Operation | None]:
 
 
 def _random_schedule(
-    random: Random, name: str, common: list[Operation | None], rules: Rules, *, of_groups: bool
+    random: Random, name: str, common: list[ops.Operation | None], rules: Rules, *, of_groups: bool
 ) -> Schedule:
     joins = not of_groups and random.random() < JOINED
     schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
     model = Simulated(schedule, rules)
 
-    steps: list[Operation] = []
+    steps: list[ops.Operation] = []
     for at, step in enumerate(common, 1):
         until_next = takewhile(lambda step: step is not None, common[at:])
         steps.append(step or _choose(model, random, may_lead=not any(it in LEAVES for it in until_next)))
@@ -159,25 +140,25 @@ Choice: TypeAlias = "tuple[int, Callable[[], Operation], bool]"
 """The weight of a step, a function that makes the step, and whether the step is possible now."""
 
 
-def _choose(model: Simulated, random: Random, *, may_lead: bool) -> Operation:
+def _choose(model: Simulated, random: Random, *, may_lead: bool) -> ops.Operation:
     """Choose a step of one partition. ``may_lead``: whether ABSENT may lead, or join, before the next step."""
     world = model.world
     leader_id, log_end = world.replication.leader_id, world.replication.leader.log_end
     if not may_lead and leader_id == ABSENT:
-        return ElectLeader(random.choice(STAYING))
+        return ops.ElectLeader(random.choice(STAYING))
     is_open = {name: world.clients[name].open_txn is not None for name in PRODUCERS}
     leaders = [broker for broker in sorted(world.up) if broker != leader_id and (may_lead or broker != ABSENT)]
-    lone_ends = [EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
+    lone_ends = [ops.EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
     others: list[Choice] = [
-        (1, lambda: DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
+        (1, lambda: ops.DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
         (3, lambda: JOIN, may_lead and ABSENT not in world.replicas and ABSENT not in world.down),
     ]
     choices: list[Choice] = [
         *(_offset_writes if world.rules.of_groups else _record_writes)(model, random),
-        *((5, partial(End, name, random.choice(OUTCOMES)), is_open[name]) for name in PRODUCERS),
+        *((5, partial(ops.End, name, random.choice(OUTCOMES)), is_open[name]) for name in PRODUCERS),
         (1, lambda: random.choice(lone_ends), not is_open[TRANSACTIONAL] and not world.rules.epoch_bump),
-        (1, lambda: Restart(SECOND), is_open[SECOND]),
-        (1, lambda: ElectLeader(random.choice(leaders)), bool(leaders)),
+        (1, lambda: ops.Restart(SECOND), is_open[SECOND]),
+        (1, lambda: ops.ElectLeader(random.choice(leaders)), bool(leaders)),
         *([] if world.rules.of_groups else others),
     ]
     legal = [(weight, make) for weight, make, is_legal in choices if is_legal]
@@ -185,11 +166,11 @@ def _choose(model: Simulated, random: Random, *, may_lead: bool) -> Operation:
 
 
 def _record_writes(model: Simulated, random: Random) -> list[Choice]:
-    def write(producer: str) -> Operation:
+    def write(producer: str) -> ops.Operation:
         count = random.choices((1, 2, 3), (5, 2, 1))[0]
         records = [(random.random() < DELETED, random.choice(KEYS)) for _ in range(count)]
         tombstones = tuple(at for at, (deletes, _) in enumerate(records) if deletes)
-        return WriteBatch(producer, tuple(key for _, key in records), tombstones)
+        return ops.WriteBatch(producer, tuple(key for _, key in records), tombstones)
 
     return [(weight, partial(write, name), model.can_write(name)) for name, weight in WRITERS.items()]
 
@@ -198,12 +179,12 @@ def _offset_writes(model: Simulated, random: Random) -> list[Choice]:
     """Return commits of one offset each, as coordinators order the offsets of one commit by a hash."""
     deletable = [key for key in KEYS if model.world.may_delete(PLAIN, key)]
 
-    def commit(producer: str) -> Operation:
-        return WriteBatch(producer, (random.choice(KEYS),))
+    def commit(producer: str) -> ops.Operation:
+        return ops.WriteBatch(producer, (random.choice(KEYS),))
 
     return [
         *((weight, partial(commit, name), True) for name, weight in WRITERS.items() if name != IDEMPOTENT),
-        (2, lambda: WriteBatch(PLAIN, (random.choice(deletable),), (0,)), bool(deletable)),
+        (2, lambda: ops.WriteBatch(PLAIN, (random.choice(deletable),), (0,)), bool(deletable)),
     ]
 
 
@@ -224,8 +205,10 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
         raise ValueError(reason)
     plan = schedule.plan
     ids = [client.transactional_id for client in plan.clients if client.transactional_id]
-    places = {(step.topic, step.partition) for step in schedule.operations if isinstance(step, Write | DeleteRecords)}
-    faulted = {step.broker for step in schedule.operations if isinstance(step, Inject | Heal)} or {ABSENT}
+    places = {
+        (step.topic, step.partition) for step in schedule.operations if isinstance(step, ops.Write | ops.DeleteRecords)
+    }
+    faulted = {step.broker for step in schedule.operations if isinstance(step, ops.Inject | ops.Heal)} or {ABSENT}
     if len(places) > 1 or len(faulted) > 1 or len(ids) > len(PRODUCERS) or len(set(ids)) < len(ids):
         raise ValueError("it needs one partition, faults of one broker, and at most two clients with transactions")
     free = iter(PRODUCERS)
@@ -236,13 +219,13 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
     (absent,) = faulted
     brokers = {absent: ABSENT, ABSENT: absent}
 
-    def translated(step: Any) -> Operation:
+    def translated(step: Any) -> ops.Operation:
         changes: dict[str, Any] = {"process": names.get(step.process, step.process)}
-        if isinstance(step, Write | DeleteRecords):
+        if isinstance(step, ops.Write | ops.DeleteRecords):
             changes |= {"topic": "", "partition": 0}
         if hasattr(step, "broker"):
             changes["broker"] = brokers.get(step.broker, step.broker)
-        made: Operation = replace(step, **changes)
+        made: ops.Operation = replace(step, **changes)
         return made
 
     of_groups = any(topic.name == CONSUMER_OFFSETS for topic in plan.topics)
@@ -250,7 +233,7 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
     steps = [
         part
         for step in map(translated, schedule.operations)
-        for part in ((FILLER, step) if isinstance(step, CleanerPass) else (step,))
+        for part in ((FILLER, step) if isinstance(step, ops.CleanerPass) else (step,))
     ]
     replicas = tuple(brokers.get(broker, broker) for broker in replicas)
     return partition_schedule("schedule", steps, replicas, of_groups=of_groups)

@@ -20,26 +20,10 @@ from harness.models.log.systems import KAFKA, lowered
 from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.walk.state_space import LEAVES
 from harness.models.world.coordination import NOTHING, least
-from harness.schedules.operations import (
-    AddReplica,
-    AssignAgain,
-    BoundsArrive,
-    CleanerPass,
-    CopyBatch,
-    ElectLeader,
-    Heal,
-    Inject,
-    JoinIsr,
-    LeaveIsr,
-    LosePower,
-    Operation,
-    TimePasses,
-    Unassign,
-    interned,
-)
+from harness.schedules import operations as ops
 
 if TYPE_CHECKING:
-    Steps = Iterator[tuple[Operation, FaultState]]
+    Steps = Iterator[tuple[ops.Operation, FaultState]]
 
 
 class FaultSpace(ClusterSpace):
@@ -83,11 +67,11 @@ class FaultSpace(ClusterSpace):
         yield from self._added(state)
         yield from self._images(state)
         yield from self._cleanings(state)
-        yield interned(TimePasses), self._aged(state)
+        yield ops.interned(ops.TimePasses), self._aged(state)
         if self.is_coordinated:
             assigned = [number for broker, number in state.replicas if broker != LEAVES or not state.unassigned]
             bounds = least(self.parts.progress(number, state.clients).most(state.bounds) for number in assigned)
-            yield BoundsArrive(bounds.tombstones, bounds.markers), state._replace(bounds=bounds)
+            yield ops.BoundsArrive(bounds.tombstones, bounds.markers), state._replace(bounds=bounds)
 
     steps = following
 
@@ -100,7 +84,10 @@ class FaultSpace(ClusterSpace):
                 continue
             bounds = state.bounds if self.is_coordinated else NOTHING if is_waiting else UNBOUNDED
             after = state.with_replica(broker, clean(number, bounds))
-            yield interned(CleanerPass, (broker,)), self._synced_by_cleaner(after) if broker == LEAVES else after
+            yield (
+                ops.interned(ops.CleanerPass, (broker,)),
+                self._synced_by_cleaner(after) if broker == LEAVES else after,
+            )
 
     def _synced_by_cleaner(self, state: FaultState) -> FaultState:
         """Return the state with broker 2's log on disk up to the end of the pass (``Cleaner.cleanSegments``)."""
@@ -125,18 +112,18 @@ class FaultSpace(ClusterSpace):
         end, replica = self._end(state), state.replica(LEAVES)
         is_late = state.late == LEAVES
         if by.OUTAGE in state.may and not is_late:
-            yield interned(Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
+            yield ops.interned(ops.Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
         if by.LAG in state.may:
-            yield interned(Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
+            yield ops.interned(ops.Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
         if by.POWER in state.may and not is_late:
             for first in range(state.synced, end):
                 below = by.ANEW_AFTER_LOSS in self.bound.rules and first < state.checkpointed
                 lost = state.after(by.POWER, away=True, end=first, synced=0, checkpointed=0, lost=below)
                 truncated = self.parts.truncated(replica, first)
-                yield interned(LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
+                yield ops.interned(ops.LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
         if by.DISK in state.may and not is_late:
             lost = state.after(by.DISK, away=True, copying=True, first_copy=True)
-            yield interned(Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
+            yield ops.interned(ops.Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
 
     def _lagging(self, state: FaultState) -> Steps:
         """Yield the ends of a lag: then all replicas that do not lag have a high watermark at the log end."""
@@ -145,31 +132,31 @@ class FaultSpace(ClusterSpace):
             if state.copies_at_once(broker):
                 after = after.with_replica(broker, self.parts.watermarked(number, self._end(state)))
         caught_up = self.parts.copied(after.replica(LEAVES), after.replica(after.leader))
-        yield interned(Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
-        yield interned(LeaveIsr, LEAVES), after._replace(away=True, copying=True)
+        yield ops.interned(ops.Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
+        yield ops.interned(ops.LeaveIsr, LEAVES), after._replace(away=True, copying=True)
 
     def _away(self, state: FaultState) -> Steps:
         if state.unassigned:
-            yield interned(AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
+            yield ops.interned(ops.AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
             return
         if state.is_up(state.leader) and (not state.adding or state.may_fetch_as_added):
             begun, leader = self._begun(state)._replace(end=UNKNOWN_END), state.replica(state.leader)
             if state.copying or state.adding or state.lost:
                 copied = self.parts.copied(begun.replica(LEAVES), leader, 1)
-                yield interned(CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
+                yield ops.interned(ops.CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
             copied = self.parts.copied(begun.replica(LEAVES), leader)
-            yield interned(Heal, by.OUTAGE, LEAVES), begun.with_replica(LEAVES, copied).rejoined()
+            yield ops.interned(ops.Heal, by.OUTAGE, LEAVES), begun.with_replica(LEAVES, copied).rejoined()
         if by.REASSIGN in state.may and not state.copying:
-            yield interned(Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
+            yield ops.interned(ops.Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
         if by.RESTART in state.may and state.copying and not state.adding:
             knows = state.first_copy and by.FIRST_COPY_ON_DISK in self.bound.rules
-            yield interned(Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
+            yield ops.interned(ops.Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
         if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
             leader = self.parts.watermarked(state.replica(LEAVES), state.end)
             truncating = tuple((broker, state.end) for broker, _ in state.replicas if broker != LEAVES)
             led = state.after(by.UNCLEAN, leader=LEAVES, truncating=truncating, cut=NO_BROKER).rejoined()
             led = self._without_records_from(led.with_replica(LEAVES, leader), state.end)
-            yield interned(Inject, by.UNCLEAN, LEAVES), led
+            yield ops.interned(ops.Inject, by.UNCLEAN, LEAVES), led
 
     def _begun(self, state: FaultState) -> FaultState:
         """Return the state as broker 2 begins to fetch: without its old log, if a rule makes it drop the log."""
@@ -189,7 +176,10 @@ class FaultSpace(ClusterSpace):
         for broker, end in state.truncating:
             copied = self.parts.copied(self._truncated(state.replica(broker), end), state.replica(state.leader))
             others = tuple(pair for pair in state.truncating if pair[0] != broker)
-            yield interned(Heal, by.OUTAGE, broker), state._replace(truncating=others).with_replica(broker, copied)
+            yield (
+                ops.interned(ops.Heal, by.OUTAGE, broker),
+                state._replace(truncating=others).with_replica(broker, copied),
+            )
 
     def _truncated(self, number: int, end: int) -> int:
         return self.parts.truncated(number, end, by.ANEW_AFTER_TRUNCATION in self.bound.rules)
@@ -200,7 +190,7 @@ class FaultSpace(ClusterSpace):
             if broker in {state.leader, state.late} or not (is_laggard or state.is_in_sync(broker)):
                 continue
             led = self._restarted_copies(state._replace(leader=broker, elections=state.elections - 1))
-            yield interned(ElectLeader, broker), self._led_by_laggard(led) if is_laggard else led
+            yield ops.interned(ops.ElectLeader, broker), self._led_by_laggard(led) if is_laggard else led
 
     def _restarted_copies(self, state: FaultState) -> FaultState:
         """Return the state in which first copies begin from scratch, as the leader has changed."""
@@ -226,26 +216,26 @@ class FaultSpace(ClusterSpace):
         added = self.bound.added
         if by.RELAY in state.may:
             replicas = (*state.replicas, (added, self.parts.empty))
-            yield interned(AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
+            yield ops.interned(ops.AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
         if state.joining and state.is_up(state.leader) and state.may_fetch_as_added:
             number, leader = state.replica(added), state.replica(state.leader)
-            yield interned(CopyBatch, added), state.with_replica(added, self.parts.copied(number, leader, 1))
+            yield ops.interned(ops.CopyBatch, added), state.with_replica(added, self.parts.copied(number, leader, 1))
             joined = state._replace(joining=NO_BROKER).with_replica(added, self.parts.copied(number, leader))
-            yield interned(JoinIsr, added), joined
+            yield ops.interned(ops.JoinIsr, added), joined
 
     def _images(self, state: FaultState) -> Steps:
         current = state._replace(cut=NO_BROKER, late=NO_BROKER, late_open=False, late_adding=False, late_old=False)
         if state.cut:
-            yield interned(Heal, by.ISOLATED, state.cut), current
+            yield ops.interned(ops.Heal, by.ISOLATED, state.cut), current
         elif state.late:
-            yield interned(Heal, by.LATE, state.late), current
+            yield ops.interned(ops.Heal, by.LATE, state.late), current
         else:
             for broker in (broker for broker, _ in state.replicas if state.is_in_sync(broker)):
                 if by.LATE in state.may:
-                    yield interned(Inject, by.LATE, broker), self._frozen(state.after(by.LATE), broker)
+                    yield ops.interned(ops.Inject, by.LATE, broker), self._frozen(state.after(by.LATE), broker)
                 if by.ISOLATED in state.may and broker not in {state.leader, LEAVES}:
                     cut = self._frozen(state.after(by.ISOLATED), broker)
-                    yield interned(Inject, by.ISOLATED, broker), cut._replace(cut=broker)
+                    yield ops.interned(ops.Inject, by.ISOLATED, broker), cut._replace(cut=broker)
 
     def _frozen(self, state: FaultState, broker: int) -> FaultState:
         return state._replace(

@@ -23,23 +23,7 @@ from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.world.coordination import Coordination, begin
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
-from harness.schedules.operations import (
-    OUTAGE,
-    AddReplica,
-    AssignAgain,
-    CleanerPass,
-    CopyBatch,
-    ElectLeader,
-    Heal,
-    Inject,
-    JoinIsr,
-    MessageArrives,
-    Operation,
-    SendReport,
-    TimePasses,
-    Unassign,
-    interned,
-)
+from harness.schedules import operations as ops
 
 LEAVES: Final = 2
 """The broker that may go down."""
@@ -182,12 +166,12 @@ class StateSpace(ClusterSpace):
             protocol=None if begun is None else self.protocols.number(begun),
         )
 
-    def following(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def following(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         """Yield each possible step, and the state after it."""
         for step, after in self.steps(state):
             yield step, self.normalized(after, self.parts.progress(after.replica(after.leader), after.clients))
 
-    def steps(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def steps(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         """Yield each possible step, and the state after it, which is not normalized."""
         yield from self.writes(state, state.is_in_sync)
         yield from self._outage(state)
@@ -200,9 +184,12 @@ class StateSpace(ClusterSpace):
         for broker, number in state.replicas:
             if is_open and not state.is_down(broker) and not self._is_irrelevant(state, broker):
                 bounds = protocol.bounds(broker) if protocol else UNBOUNDED
-                yield interned(CleanerPass, (broker,)), state.with_replica(broker, self.parts.cleaned(number, bounds))
+                yield (
+                    ops.interned(ops.CleanerPass, (broker,)),
+                    state.with_replica(broker, self.parts.cleaned(number, bounds)),
+                )
         aged = tuple((broker, self.parts.aged(number)) for broker, number in state.replicas)
-        yield interned(TimePasses), state._replace(replicas=aged)
+        yield ops.interned(ops.TimePasses), state._replace(replicas=aged)
         if protocol is not None:
             yield from self._messages(state, protocol)
 
@@ -214,47 +201,47 @@ class StateSpace(ClusterSpace):
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
         return self._is_reduced and state.protocol is None and not may_lead and broker not in self.special
 
-    def _outage(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def _outage(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         if state.unassigned:
             assigned = state._replace(unassigned=False)
-            yield interned(AssignAgain, LEAVES), self._coordinate(assigned, Coordination.add, LEAVES)
+            yield ops.interned(ops.AssignAgain, LEAVES), self._coordinate(assigned, Coordination.add, LEAVES)
         elif state.away:
             copied = self.parts.copied(state.replica(LEAVES), state.replica(state.leader))
             returned = state.with_replica(LEAVES, copied)._replace(away=False)
             # A replica that was assigned all the time counts already.
-            yield interned(Heal, OUTAGE, LEAVES), self._coordinate(returned, Coordination.joined, LEAVES)
+            yield ops.interned(ops.Heal, ops.OUTAGE, LEAVES), self._coordinate(returned, Coordination.joined, LEAVES)
         elif state.may_leave and state.leader != LEAVES and LEAVES in dict(state.replicas):
-            yield interned(Inject, OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
+            yield ops.interned(ops.Inject, ops.OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
 
-    def _joining(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def _joining(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         number, leader = state.replica(JOINS), state.replica(state.leader)
-        yield interned(CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
+        yield ops.interned(ops.CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
         joined = state.with_replica(JOINS, self.parts.copied(number, leader))._replace(joining=False)
-        yield interned(JoinIsr, JOINS), self._coordinate(joined, Coordination.joined, JOINS)
+        yield ops.interned(ops.JoinIsr, JOINS), self._coordinate(joined, Coordination.joined, JOINS)
 
-    def _changes(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def _changes(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         changed, change = state._replace(may_change=False), self.bound.change
         followers = [broker for broker, _ in state.replicas if broker != state.leader]
         if change == LEADER or (change == HAND_OVER and state.joining):
             for broker in filter(state.is_in_sync, followers):
                 progress = self.parts.progress(state.replica(broker), state.clients)
                 led = self._coordinate(changed._replace(leader=broker), Coordination.elect, broker, progress)
-                yield interned(ElectLeader, broker), led
+                yield ops.interned(ops.ElectLeader, broker), led
         elif change in {ADD, HAND_OVER} and JOINS not in dict(state.replicas):
             replicas = (*state.replicas, (JOINS, self.parts.empty))
             added = changed._replace(replicas=replicas, joining=True, may_change=change == HAND_OVER)
-            yield interned(AddReplica, JOINS), self._coordinate(added, Coordination.add, JOINS)
+            yield ops.interned(ops.AddReplica, JOINS), self._coordinate(added, Coordination.add, JOINS)
         elif change == REMOVE:
             for broker in followers:
                 replicas = tuple(pair for pair in state.replicas if pair[0] != broker)
                 after = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if after.away else ()
-                yield interned(Unassign, broker), self._coordinate(after, Coordination.remove, broker, away)
+                yield ops.interned(ops.Unassign, broker), self._coordinate(after, Coordination.remove, broker, away)
         elif change == REASSIGN and state.away:
             unassigned = changed._replace(unassigned=True)
-            yield interned(Unassign, LEAVES), self._coordinate(unassigned, Coordination.remove, LEAVES, ())
+            yield ops.interned(ops.Unassign, LEAVES), self._coordinate(unassigned, Coordination.remove, LEAVES, ())
 
-    def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[Operation, State]]:
+    def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[ops.Operation, State]]:
         for broker, number in state.replicas:
             progress = self.parts.progress(number, state.clients)
             if broker == state.leader or state.is_down(broker) or not protocol.has_new_report(broker, progress):
@@ -262,12 +249,12 @@ class StateSpace(ClusterSpace):
             change = (
                 Coordination.report if self._is_delayed else partial(Coordination.receive_report, away=state.absent)
             )
-            yield interned(SendReport, broker), self._coordinate(state, change, broker, progress)
+            yield ops.interned(ops.SendReport, broker), self._coordinate(state, change, broker, progress)
         for number, message in enumerate(sorted(protocol.sent), 1):
             if not state.is_down(protocol.receiver(message)):
                 deliver = partial(Coordination.deliver, again=self._is_delayed and self._is_reduced)
                 after = self._coordinate(state, deliver, message, state.absent)
-                yield interned(MessageArrives, number), after
+                yield ops.interned(ops.MessageArrives, number), after
 
     def normalized(self, state: State, progress: Bounds) -> State:
         """Return the state after the leader's report of its ``progress``, without parts that make no difference."""

@@ -20,24 +20,7 @@ from harness.models.log.systems import KAFKA
 from harness.models.log.version_rules import VersionRules
 from harness.models.world.groups import Offsets, entries_of, load
 from harness.run_folder.history import HEADER_TXN
-from harness.schedules.operations import (
-    OUTAGE,
-    CleanerPass,
-    DeleteRecords,
-    ElectLeader,
-    End,
-    EndElsewhere,
-    Heal,
-    Inject,
-    JoinIsr,
-    Operation,
-    ProducersExpire,
-    Rest,
-    Restart,
-    TimePasses,
-    Write,
-    WriteBatch,
-)
+from harness.schedules import operations as ops
 from harness.schedules.schedule import SchedulePlayer
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -164,25 +147,25 @@ def _new_replica(rules: Rules, broker: int) -> Replica:
     return Replica(broker, stable_at_batch=rules.version.stable_at_batch)
 
 
-def take(world: World, operation: Operation) -> bool:
+def take(world: World, operation: ops.Operation) -> bool:
     """Perform an operation, and return whether it is possible now. Raises `UsageError` for one without a rule here."""
     if not MODEL.supports(operation):
         raise UsageError(f"models do not perform this operation: {operation}")
     done = ACTIONS[type(operation)](world, operation)
     if done:
-        passes = isinstance(operation, TimePasses)
+        passes = isinstance(operation, ops.TimePasses)
         world.now_ms += DAY_MS + HOUR_MS if passes else STEP_MS
     return done
 
 
-def _write(world: World, write: Write) -> bool:
+def _write(world: World, write: ops.Write) -> bool:
     """Write a record; a tombstone only of a key that was written."""
     if write.deletes and not any(record.key == write.key for record in world.wrote):
         return False
-    return _write_batch(world, WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
+    return _write_batch(world, ops.WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
 
 
-def _write_batch(world: World, write: WriteBatch) -> bool:
+def _write_batch(world: World, write: ops.WriteBatch) -> bool:
     """Write a batch; the first record of a transactional client begins a transaction."""
     if not all(world.may_delete(write.process, write.keys[at]) for at in write.tombstones):
         return False
@@ -204,7 +187,7 @@ def _write_batch(world: World, write: WriteBatch) -> bool:
     return True
 
 
-def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
+def keys_and_values(batch: ops.WriteBatch) -> list[tuple[bytes, bytes | None]]:
     """Return the keys and values of a batch's records."""
     return [(key.encode(), None if at in batch.tombstones else b"v") for at, key in enumerate(batch.keys)]
 
@@ -218,7 +201,7 @@ def _client(world: World, process: str, *, has_transactions: bool = False) -> Cl
     return client
 
 
-def _end(world: World, end: End) -> bool:
+def _end(world: World, end: ops.End) -> bool:
     client = _client(world, end.process, has_transactions=True)
     if client.open_txn is None:
         return False
@@ -227,7 +210,7 @@ def _end(world: World, end: End) -> bool:
     return _write_marker(world, client, end.outcome)
 
 
-def _restart(world: World, restart: Restart) -> bool:
+def _restart(world: World, restart: ops.Restart) -> bool:
     """Abort the open transaction of a client that restarts with the same transactional id."""
     client = _client(world, restart.process, has_transactions=True)
     if client.open_txn is None:
@@ -238,7 +221,7 @@ def _restart(world: World, restart: Restart) -> bool:
     return True
 
 
-def _end_elsewhere(world: World, end: EndElsewhere) -> bool:
+def _end_elsewhere(world: World, end: ops.EndElsewhere) -> bool:
     """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
     client = _client(world, end.process, has_transactions=True)
     if client.open_txn is not None or world.rules.epoch_bump:
@@ -270,7 +253,7 @@ def _batch(world: World, records: tuple[Record, ...], client: Client, *, control
     )
 
 
-def _inject(world: World, inject: Inject) -> bool:
+def _inject(world: World, inject: ops.Inject) -> bool:
     broker = inject.broker
     if broker != ABSENT or world.outage or world.replication.leader_id == broker:
         return False
@@ -281,7 +264,7 @@ def _inject(world: World, inject: Inject) -> bool:
     return True
 
 
-def _heal(world: World, heal: Heal) -> bool:
+def _heal(world: World, heal: ops.Heal) -> bool:
     broker = heal.broker
     if broker not in world.replication.away | world.down:
         return False
@@ -296,7 +279,7 @@ def _heal(world: World, heal: Heal) -> bool:
     return True
 
 
-def _join(world: World, join: JoinIsr) -> bool:
+def _join(world: World, join: ops.JoinIsr) -> bool:
     """Give a broker without a replica one, which joins at once."""
     if join.broker in world.replicas:
         return False
@@ -305,7 +288,7 @@ def _join(world: World, join: JoinIsr) -> bool:
     return True
 
 
-def _lead(world: World, elect: ElectLeader) -> bool:
+def _lead(world: World, elect: ops.ElectLeader) -> bool:
     broker = elect.broker
     if broker not in world.replication.in_sync or broker == world.replication.leader_id:
         return False
@@ -318,13 +301,13 @@ def _lead(world: World, elect: ElectLeader) -> bool:
     return True
 
 
-def _delete_records(world: World, delete: DeleteRecords) -> bool:
+def _delete_records(world: World, delete: ops.DeleteRecords) -> bool:
     world.replication.delete_records(max(world.replication.leader.log_end - delete.keeps, 0))
     world.replication.fetch_all()
     return True
 
 
-def _clean(world: World, cleaner_pass: CleanerPass) -> bool:
+def _clean(world: World, cleaner_pass: ops.CleanerPass) -> bool:
     """Run a pass of each cleaner, which may keep aging batches until time passes; return whether any has work."""
     cleaning = replace(world.cleaning, delete_retention_ms=DAY_MS) if cleaner_pass.keeps else world.cleaning
     live = [world.replicas[broker] for broker in cleaner_pass.brokers if broker in world.up]
@@ -332,28 +315,28 @@ def _clean(world: World, cleaner_pass: CleanerPass) -> bool:
     return any(has_work)
 
 
-def _expire(world: World, _: ProducersExpire) -> bool:
+def _expire(world: World, _: ops.ProducersExpire) -> bool:
     for broker in world.up:
         world.replicas[broker].expire(world.now_ms, 0)
     return True
 
 
 ACTIONS: Final[Mapping[type, Callable[[World, Any], bool]]] = {
-    Write: _write,
-    WriteBatch: _write_batch,
-    End: _end,
-    EndElsewhere: _end_elsewhere,
-    Restart: _restart,
-    DeleteRecords: _delete_records,
-    ElectLeader: _lead,
-    Inject: _inject,
-    Heal: _heal,
-    CleanerPass: _clean,
-    JoinIsr: _join,
-    ProducersExpire: _expire,
-    TimePasses: lambda *_: True,
-    Rest: lambda *_: True,
+    ops.Write: _write,
+    ops.WriteBatch: _write_batch,
+    ops.End: _end,
+    ops.EndElsewhere: _end_elsewhere,
+    ops.Restart: _restart,
+    ops.DeleteRecords: _delete_records,
+    ops.ElectLeader: _lead,
+    ops.Inject: _inject,
+    ops.Heal: _heal,
+    ops.CleanerPass: _clean,
+    ops.JoinIsr: _join,
+    ops.ProducersExpire: _expire,
+    ops.TimePasses: lambda *_: True,
+    ops.Rest: lambda *_: True,
 }
 """The function of each operation that models perform; it returns whether the operation is possible now."""
-MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({OUTAGE, KILL, STOP, PAUSE}))
+MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({ops.OUTAGE, KILL, STOP, PAUSE}))
 """Broker 2 may have these faults, once. After kill and stop it starts again."""
