@@ -15,16 +15,7 @@ import cloup
 from harness.audit.live.request import AuditRequest
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import (
-    DIRECTORY,
-    FILE,
-    MEGABYTES_A_SECOND,
-    MOST_BROKER,
-    FilePath,
-    Text,
-    is_number,
-    raise_unless_writable,
-)
+from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
@@ -40,7 +31,7 @@ NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save
 
 def time_ms(text: str) -> int:
     """Return milliseconds since the epoch of such a number, or of an ISO 8601 time. Raises `UsageError`."""
-    if is_number(text, MAX_INT64):
+    if kinds.is_number(text, MAX_INT64):
         return int(text)
     try:
         time = datetime.fromisoformat(text)
@@ -56,7 +47,7 @@ def size_bytes(text: str) -> int:
     """Return the bytes of a size such as 4GiB or 500MB. Raises `UsageError`."""
     for unit, size in UNITS.items():
         number = text.removesuffix(unit)
-        if number != text and is_number(number, MAX_INT64 // size) and int(number) > 0:
+        if number != text and kinds.is_number(number, MAX_INT64 // size) and int(number) > 0:
             return int(number) * size
     raise UsageError(f"{quoted(text)}: give a size such as 4GiB or 500MB ({', '.join(UNITS)})")
 
@@ -64,7 +55,7 @@ def size_bytes(text: str) -> int:
 def broker_folder(text: str) -> tuple[int, str]:
     """Return broker and folder of ``ID=DIR``. Raises `UsageError` for any other text."""
     number, equals, folder = text.partition("=")
-    if not (equals and is_number(number, MOST_BROKER) and folder.strip()):
+    if not (equals and kinds.is_number(number, kinds.MOST_BROKER) and folder.strip()):
         raise UsageError(f"{quoted(text)}: give it as ID=DIR, such as 1=/backup/broker-1")
     return int(number), folder
 
@@ -91,7 +82,7 @@ class AuditFiles:
     def check(self) -> None:
         """Raise `UsageError` for a file that cannot be written, before anything is read."""
         folder = None if self.results is None else self.results / AUDITS
-        raise_unless_writable(self.file, self.junit, self.html, folder=folder)
+        kinds.raise_unless_writable(self.file, self.junit, self.html, folder=folder)
 
     def write(self, verdict: Verdict, repair: str) -> str | None:
         """Write the files; return the name of one with ``verdict.json``, if any. ``repair``: as in `show`.
@@ -120,16 +111,16 @@ class AuditFiles:
 
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 # fmt: off
-TIME = Text(time_ms, metavar="TIME")
-SIZE = Text(size_bytes, metavar="SIZE")
-BROKER_FOLDER = Text(broker_folder, metavar="ID=DIR")
-RATE_LIMIT = READING.option("--rate-limit-mb", MEGABYTES_A_SECOND,
+TIME = kinds.Text(time_ms, metavar="TIME")
+SIZE = kinds.Text(size_bytes, metavar="SIZE")
+BROKER_FOLDER = kinds.Text(broker_folder, metavar="ID=DIR")
+RATE_LIMIT = READING.option("--rate-limit-mb", kinds.MEGABYTES_A_SECOND,
                             "Megabytes per second, from all brokers together, at most.")
 FILES = (
-    common.OUTPUT.option("--output", FILE, "Also write the verdict to this file, as JSON.", name="file"),
-    common.OUTPUT.option("--junit", FILE, "Also write JUnit XML with a test case for each partition."),
-    common.OUTPUT.option("--html", FILE, "Also write an HTML page that needs no network."),
-    common.OUTPUT.option("--results", DIRECTORY, "Also store the verdict in this folder, for `harness report`."),
+    common.OUTPUT.option("--output", kinds.FILE, "Also write the verdict to this file, as JSON.", name="file"),
+    common.OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML with a test case for each partition."),
+    common.OUTPUT.option("--html", kinds.FILE, "Also write an HTML page that needs no network."),
+    common.OUTPUT.option("--results", kinds.DIRECTORY, "Also store the verdict in this folder, for `harness report`."),
 )
 DISK_OPTIONS = (
     common.topic_option(AUDITED),
@@ -145,7 +136,7 @@ LIVE_OPTIONS = (
                    "Read only records from this time on: ISO 8601 (UTC by default), or ms since the epoch."),
     READING.option("--until", TIME, "Read only records before this time."),
     READING.flag("--quick", "Read no data: compare what brokers and coordinators report, within seconds."),
-    READING.option("--save", FilePath(metavar="DIR"),
+    READING.option("--save", kinds.FilePath(metavar="DIR"),
                    "Keep the data that was read in a new folder.  [default: deleted at the end]"),
     *FILES,
     READING.option("--spool-limit", SIZE,

@@ -8,17 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.cli.options import parameters as kinds
 from harness.cli.options.common import OUTPUT, Group, command, envelope, leave_out, options_given
-from harness.cli.options.parameters import (
-    DIRECTORY,
-    FILE_TO_READ,
-    PATCH,
-    SEED,
-    TARGET,
-    Count,
-    Text,
-    raise_unless_writable,
-)
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.schedules.operations import Operation
@@ -31,34 +22,35 @@ if TYPE_CHECKING:
     from harness.model_checking.explore.walk import WalkResult
 
 MODEL, WALK, SCHEDULES = map(Group, ("Model", "Walk of every interleaving", "Schedules"))
-COUNT = Count(0, 10_000)
+COUNT = kinds.Count(0, 10_000)
 # fmt: off
 EXPLORE_OPTIONS = (
-    MODEL.option("--target", Text(names=SIMULATED, metavar="NAME"), "The simulated target: sim-kafka or sim-redpanda.",
-                 required=True),
-    MODEL.option("--with", Text(metavar="PROPOSAL"),
+    MODEL.option("--target", kinds.Text(names=SIMULATED, metavar="NAME"),
+                 "The simulated target: sim-kafka or sim-redpanda.", required=True),
+    MODEL.option("--with", kinds.Text(metavar="PROPOSAL"),
                  "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, or a further rule of the gate; "
                  "repeatable.", name="with_", multiple=True),
-    MODEL.option("--without", Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True),
+    MODEL.option("--without", kinds.Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True),
     MODEL.flag("--groups", "Consumer groups: what each broker would answer them as their coordinator."),
     WALK.flag("--faults", "Late metadata, lag in the ISR, unclean elections, lost tails, lost disks, moves; isr-gate "
               "implies it."),
-    WALK.option("--most-states", Count(1, 10**9), "Of a case.", default=10_000_000),
+    WALK.option("--most-states", kinds.Count(1, 10**9), "Of a case.", default=10_000_000),
     WALK.flag("--first", "Stop a case at its first anomaly.", name="first_only"),
-    WALK.option("--processes", Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1,
+    WALK.option("--processes", kinds.Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1,
                 show_default=False),
-    OUTPUT.option("--out", DIRECTORY,
+    OUTPUT.option("--out", kinds.DIRECTORY,
                   "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`."),
 )
 CONFORM_OPTIONS = (
-    SCHEDULES.option("--target", Text(TARGET.check, TARGET.names, "NAME|PATH"),
+    SCHEDULES.option("--target", kinds.Text(kinds.TARGET.check, kinds.TARGET.names, "NAME|PATH"),
                      "Version (`harness targets`), or path of a Kafka build.", required=True),
-    SCHEDULES.option("--patch", PATCH, "Classes to put first on the brokers' class path."),
+    SCHEDULES.option("--patch", kinds.PATCH, "Classes to put first on the brokers' class path."),
     SCHEDULES.option("--schedules", COUNT, "Number of random schedules.", default=20),
     SCHEDULES.option("--group-schedules", COUNT, "Number of random schedules of consumer groups.", default=20),
-    SCHEDULES.option("--seed", SEED, "Seed of random schedules.", default=0),
-    SCHEDULES.option("--transactions", Count(1, 2), "Version of transactions; 2 needs Kafka 4.0 or later.", default=1),
-    SCHEDULES.option("--schedule", FILE_TO_READ,
+    SCHEDULES.option("--seed", kinds.SEED, "Seed of random schedules.", default=0),
+    SCHEDULES.option("--transactions", kinds.Count(1, 2),
+                     "Version of transactions; 2 needs Kafka 4.0 or later.", default=1),
+    SCHEDULES.option("--schedule", kinds.FILE_TO_READ,
                      "Run only this schedule: of `harness explore --out`, or a soak's round with one partition."),
 )
 # fmt: on
@@ -92,7 +84,7 @@ def explore(target: str, with_: tuple[str, ...], out: Path | None, output: str, 
     def progress(walked: WalkResult) -> None:
         print_progress(f"{walked.explored.states:>12,} states in {walked.took_s:.1f} s: {walked.case.title}")
 
-    raise_unless_writable(folder=out)
+    kinds.raise_unless_writable(folder=out)
     chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
     limits = {name: parameters[name] for name in ("processes", "most_states", "first_only")}
     walked = walk(chosen, on_progress=progress, **limits)

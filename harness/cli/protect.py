@@ -10,16 +10,7 @@ import click
 import cloup
 
 from harness.cli.options import common
-from harness.cli.options.parameters import (
-    EXISTING_DIRECTORY,
-    FILE,
-    FILE_TO_READ,
-    PORT,
-    TARGET,
-    FilePath,
-    Number,
-    Text,
-)  # fmt: skip
+from harness.cli.options import parameters as kinds
 from harness.console import JSON, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.host.java import find_java
@@ -34,29 +25,29 @@ BROKER, PROTECTION, WATCHING = map(common.Group, ("Broker", "Protection", "Watch
 NO_TOPIC = ("",)
 """A pattern that no topic has: `release` pauses no further topic."""
 # fmt: off
-JAR = common.OUTPUT.option("--output", FilePath(dir_okay=False, metavar="JAR"),
+JAR = common.OUTPUT.option("--output", kinds.FilePath(dir_okay=False, metavar="JAR"),
                            "Write the jar to this file.  [default: in the cache]", name="jar")
 VERIFY_OPTIONS = (
-    cloup.Argument(["jar"], type=FILE_TO_READ, metavar="JAR"),
-    BROKER.option("--target", TARGET, "A version: see `harness targets`.", name="name"),
-    BROKER.option("--libs", EXISTING_DIRECTORY, "The libs folder of a Kafka installation."),
-    BROKER.option("--options", Text(metavar="NAME=VALUE,…"), "Options of the agent, to check them too."),
+    cloup.Argument(["jar"], type=kinds.FILE_TO_READ, metavar="JAR"),
+    BROKER.option("--target", kinds.TARGET, "A version: see `harness targets`.", name="name"),
+    BROKER.option("--libs", kinds.EXISTING_DIRECTORY, "The libs folder of a Kafka installation."),
+    BROKER.option("--options", kinds.Text(metavar="NAME=VALUE,…"), "Options of the agent, to check them too."),
 )
 GUARD_OPTIONS = (
     common.CLUSTER.option("--bootstrap-server", common.SERVERS, "Bootstrap brokers.  [required]", name="bootstrap"),
     common.CONFIG,
     common.topic_option(PROTECTION),
-    PROTECTION.option("--interval", Number(0.2, MOST_S, "S"),
+    PROTECTION.option("--interval", kinds.Number(0.2, MOST_S, "S"),
                       "Polling interval in seconds. Needs a delete.retention.ms of at least 3 intervals and 4 s.",
                       default=2.0),
     PROTECTION.flag("--dry-run", "Execute one round that changes nothing, report what a guard would do, and exit."),
-    PROTECTION.option("--pause-warning", Number(1, MOST_WARNING_S, "S"),
+    PROTECTION.option("--pause-warning", kinds.Number(1, MOST_WARNING_S, "S"),
                       "Warn about a topic that is paused for longer than S seconds.", default=3600.0),
-    WATCHING.option("--listen", Text(metavar="HOST"), "Address of /metrics and /health.", default="127.0.0.1"),
-    WATCHING.option("--port", PORT, "Port of /metrics and /health; 0 chooses a free port.", default=9464),
-    WATCHING.option("--observe-every", Number(1, MOST_S, "S"),
+    WATCHING.option("--listen", kinds.Text(metavar="HOST"), "Address of /metrics and /health.", default="127.0.0.1"),
+    WATCHING.option("--port", kinds.PORT, "Port of /metrics and /health; 0 chooses a free port.", default=9464),
+    WATCHING.option("--observe-every", kinds.Number(1, MOST_S, "S"),
                     "Polling interval for the log sizes of paused topics, in seconds.", default=60.0),
-    common.OUTPUT.option("--events", FILE, "Append each event to this file, as a JSON object."),
+    common.OUTPUT.option("--events", kinds.FILE, "Append each event to this file, as a JSON object."),
     *common.VERBOSITY,
 )
 # fmt: on

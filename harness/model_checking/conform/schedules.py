@@ -136,7 +136,7 @@ def _random_schedule(
     return replace(schedule, steps=in_order(*steps))
 
 
-Choice: TypeAlias = "tuple[int, Callable[[], Operation], bool]"
+Choice: TypeAlias = "tuple[int, Callable[[], ops.Operation], bool]"
 """The weight of a step, a function that makes the step, and whether the step is possible now."""
 
 
