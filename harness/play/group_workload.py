@@ -19,17 +19,8 @@ from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.run_folder.history import History
+from harness.schedules import scenario as scenarios
 from harness.schedules.placement import led_by
-from harness.schedules.scenario import (
-    INPUT_PARTITIONS,
-    INPUT_RECORDS,
-    Kind,
-    Phase,
-    Scenario,
-    client_name,
-    group_in,
-    input_topic,
-)
 from workloads.filler import OffsetsFiller
 from workloads.group_consumers import Group, GroupReader
 from workloads.group_records import Coordinators, memberships_producer, offset_key, offsets_producer
@@ -38,7 +29,7 @@ from workloads.payload import Payload
 if TYPE_CHECKING:
     from harness.play.run_plan import RunPlan
 
-FILLER_TOPIC = input_topic("filler")
+FILLER_TOPIC = scenarios.input_topic("filler")
 INPUT_SETTINGS = {"cleanup.policy": "delete"}
 
 
@@ -46,7 +37,7 @@ def groups_of(plan: RunPlan) -> dict[TopicPartition, Group]:
     """Return the group of each partition of ``__consumer_offsets`` that a scenario has."""
     by_scenario = [(s, tp) for s in plan.scenarios if s.kind.is_of_groups for tp in plan.partitions[s.name]]
     return {
-        tp: Group(group_in(scenario.name, tp[1], len(by_scenario)), tp, input_topic(scenario.name))
+        tp: Group(scenarios.group_in(scenario.name, tp[1], len(by_scenario)), tp, scenarios.input_topic(scenario.name))
         for scenario, tp in by_scenario
     }
 
@@ -80,13 +71,13 @@ class GroupWorkload:
         period_s = plan.timers.filler_period_s
         return OffsetsFiller(partitions, len(partitions), FILLER_TOPIC, self._address, plan.seed, period_s, clock)
 
-    def payload(self, scenario: Scenario) -> Payload:
+    def payload(self, scenario: scenarios.Scenario) -> Payload:
         """Return what carries out a scenario's steps."""
         groups, admin, client = self.groups, self.cluster.admin, self._client
         coordinators = Coordinators(
             self._leader, self._log, admin.delete_topic, self._create_again, self.expire, self.cluster.clock
         )
-        of_members = scenario.kind is Kind.MEMBERS
+        of_members = scenario.kind is scenarios.Kind.MEMBERS
 
         def producer(transactional_id: str | None) -> LibraryProducer:
             if of_members:
@@ -110,7 +101,7 @@ class GroupWorkload:
         """
         cluster, absent, groups = self.cluster, self.cluster.absent, self.groups
         reader = GroupReader(
-            self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
+            self._client, self.history, cluster.clock, scenarios.Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
         leaders_now = {tp: state.leader for tp, state in cluster.states().items()}
         stayed = {tp: self._stayed(tp, leaders_now.get(tp)) for tp in groups}
@@ -129,7 +120,7 @@ class GroupWorkload:
     def _create(self, topics: Sequence[str]) -> None:
         admin, placement = self.cluster.admin, self.plan.placement
         brokers = placement.staying[: placement.replication_factor]
-        partitions = [(topic, number) for topic in topics for number in range(INPUT_PARTITIONS)]
+        partitions = [(topic, number) for topic in topics for number in range(scenarios.INPUT_PARTITIONS)]
 
         def are_led() -> bool:
             states = admin.partitions(topics)
@@ -144,11 +135,11 @@ class GroupWorkload:
                 errors.append(error)
 
         producer = self.library.producer(None)
-        for number in range(INPUT_RECORDS):
+        for number in range(scenarios.INPUT_RECORDS):
             for partition in partitions:
                 producer.send(partition, f"record {number}", "input", [], answered)
         if producer.flush() or errors:
-            process = client_name(topics[-1].removesuffix(input_topic("")), "inputs")
+            process = scenarios.client_name(topics[-1].removesuffix(scenarios.input_topic("")), "inputs")
             why = "; ".join(map(str, errors)) or "no answer"
             refusal = errors[0].refusal if errors else TIMED_OUT
             raise OperationFailedError(process, f"records of {topics[-1]} are not acknowledged: {why}", refusal)

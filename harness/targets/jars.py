@@ -22,21 +22,7 @@ from typing import Final
 from harness.errors import UsageError
 from harness.host.cache import cache_root, write_atomically
 from harness.targets import KAFKA, TARGETS, Target, line_of
-from harness.targets.lock import (
-    FETCH_LIMIT_S,
-    LOCKS,
-    file_sha256,
-    is_pinned,
-    ivy_dependency,
-    jar_name,
-    lock_name,
-    lock_text,
-    read_digests,
-    read_lock,
-    resolve,
-    run_ivy,
-    user_locks,
-)
+from harness.targets import lock as locks
 
 OnProgress = Callable[[int, int], None]
 Fetch = Callable[[Sequence[str], Path, OnProgress], None]
@@ -61,7 +47,7 @@ class JarSet:
     @property
     def paths(self) -> list[Path]:
         """The jars of brokers, in the order of the class path."""
-        jars = [self.directory / jar_name(coordinate) for coordinate in self.digests]
+        jars = [self.directory / locks.jar_name(coordinate) for coordinate in self.digests]
         return [self.patch, *jars] if self.patch else jars
 
     @property
@@ -90,21 +76,21 @@ def jars_for(target: Target, *, on_progress: OnProgress = lambda *_: None, verif
         from harness.targets.builds import jars_of_build  # noqa: PLC0415  (which imports this module)
 
         return jars_of_build(target, target.build, on_progress=on_progress, verify=verify)
-    digests, directory = read_lock(target), cache_root() / "jars" / target.version
+    digests, directory = locks.read_lock(target), cache_root() / "jars" / target.version
     if digests is None:
         # The version is not pinned yet: pin the jars that the repository has now.
         with staging_in(directory.parent, directory) as staging:
-            digests = resolve(target, staging, _counter(on_progress))
+            digests = locks.resolve(target, staging, _counter(on_progress))
             on_progress(1, 1)
             _install(staging, directory, digests)
-            write_atomically(user_locks() / lock_name(target), lock_text(digests))
+            write_atomically(locks.user_locks() / locks.lock_name(target), locks.lock_text(digests))
     jars = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
-    return replace(jars, pinned=is_pinned(target))
+    return replace(jars, pinned=locks.is_pinned(target))
 
 
 def is_cached(target: Target) -> bool:
     """Return whether ``jars_for`` would return immediately."""
-    digests = read_lock(target)
+    digests = locks.read_lock(target)
     return digests is not None and _is_complete(cache_root() / "jars" / target.version, digests)
 
 
@@ -133,8 +119,8 @@ def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgr
 
     Raises `UsageError` with Ivy's reason if a jar is not available.
     """
-    modules = [ivy_dependency(coordinate, transitive=False) for coordinate in coordinates]
-    run_ivy(modules, staging, _counter(on_progress, len(coordinates)), poms=False)
+    modules = [locks.ivy_dependency(coordinate, transitive=False) for coordinate in coordinates]
+    locks.run_ivy(modules, staging, _counter(on_progress, len(coordinates)), poms=False)
 
 
 def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
@@ -170,10 +156,10 @@ def _is_complete(directory: Path, digests: dict[str, str]) -> bool:
 def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
     """Return a sentence about the first jar that is not the pinned one, or None."""
     for coordinate, expected in digests.items():
-        path = directory / jar_name(coordinate)
+        path = directory / locks.jar_name(coordinate)
         if not path.is_file():
             return f"{coordinate} was not delivered"
-        if (actual := file_sha256(path)) != expected:
+        if (actual := locks.file_sha256(path)) != expected:
             return f"{coordinate} has the wrong SHA-256: expected {expected}, got {actual}"
     return None
 
@@ -189,7 +175,7 @@ def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
         (directory or parent).mkdir(parents=True, exist_ok=True)
         for folder in parent.glob(f"{_STAGING}*"):
             with contextlib.suppress(FileNotFoundError):  # another process was faster
-                if time.time() - folder.stat().st_mtime > 2 * FETCH_LIMIT_S:
+                if time.time() - folder.stat().st_mtime > 2 * locks.FETCH_LIMIT_S:
                     shutil.rmtree(folder, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_STAGING, dir=parent, ignore_cleanup_errors=True) as name:
             yield Path(name)
@@ -206,7 +192,7 @@ def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
         raise UsageError(
             f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
         )
-    names = [jar_name(coordinate) for coordinate in digests]
+    names = [locks.jar_name(coordinate) for coordinate in digests]
     sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}
     marker = {"lock": _lock_digest(digests), "sizes_bytes": sizes_bytes}
     (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
@@ -254,4 +240,6 @@ def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
     Raises `UsageError` as `jars_for` does, and for a target without such an application.
     """
     full = f"{name}-{RELEASES[name].version_for(target)}"
-    return materialise(read_digests(LOCKS / f"{full}.lock"), cache_root() / "jars" / full, fetch_locked, on_progress)
+    return materialise(
+        locks.read_digests(locks.LOCKS / f"{full}.lock"), cache_root() / "jars" / full, fetch_locked, on_progress
+    )

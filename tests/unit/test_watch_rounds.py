@@ -385,7 +385,7 @@ def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: 
 @pytest.fixture
 def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     monkeypatch.setattr(leftovers, "work_root", lambda: tmp_path / "work")
-    monkeypatch.setattr(run, "check", lambda *_: STATUS.checks)
+    monkeypatch.setattr(watch_status, "check", lambda *_: STATUS.checks)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield partial(
         run.watch_until_signal, AuditRequest([], ()), state=tmp_path / "state", listen=("127.0.0.1", 0),

@@ -8,16 +8,7 @@ from types import FrameType
 
 from harness.audit.live.cluster import client_of
 from harness.audit.live.request import AuditRequest
-from harness.audit.watch.status import (
-    Checks,
-    WatchStatus,
-    check,
-    families,
-    health,
-    page,
-    partitions_json,
-    problems,
-)  # fmt: skip
+from harness.audit.watch import status as watch_status
 from harness.audit.watch.store import WatchStore
 from harness.errors import EXIT_CLEAN
 from harness.host import leftovers
@@ -46,14 +37,14 @@ def watch_until_signal(
     """
     clock = RealClock()
     client = client_of(request.bootstrap, clock)
-    first = check(client, request.topics)
+    first = watch_status.check(client, request.topics)
     with ExitStack() as stack, suppress(KeyboardInterrupt):
         store = stack.enter_context(closing(WatchStore(state, first.cluster.state.cluster_id)))
         leftovers.remove_abandoned(state)
         workspace = stack.enter_context(Workspace(f"watch-{new_run_id()}", state))
         store.follow(first.cluster.state.partitions.keys(), first.time_ms)
-        status = WatchStatus(every_s, first, store.partitions)
-        checks = Checks(client, request.topics, report, status)
+        status = watch_status.WatchStatus(every_s, first, store.partitions)
+        checks = watch_status.Checks(client, request.topics, report, status)
         compared = None
         if spark is not None:
             from harness.audit.watch.comparisons import comparisons  # noqa: PLC0415  (needs Spark, which may be missing)
@@ -61,11 +52,11 @@ def watch_until_signal(
             compared = stack.enter_context(comparisons(request, checks, store, workspace, spark, progress=progress))
         endpoint = Endpoint(
             *listen,
-            lambda: families(status, clock.time_ms()),
-            lambda: (problems(status, clock.time_ms()), health(status)),
+            lambda: watch_status.families(status, clock.time_ms()),
+            lambda: (watch_status.problems(status, clock.time_ms()), watch_status.health(status)),
             {
-                "/": lambda: page(status, clock.time_ms()),
-                "/partitions": lambda: partitions_json(status, clock.time_ms()),
+                "/": lambda: watch_status.page(status, clock.time_ms()),
+                "/partitions": lambda: watch_status.partitions_json(status, clock.time_ms()),
             },
         )
         stack.callback(endpoint.close)

@@ -6,16 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.broker_files.copies import selection
 from harness.broker_files.copies.identity import PARTITION_METADATA, topic_id, verify_identity
-from harness.broker_files.copies.selection import (
-    Note,
-    audited,
-    in_sentences,
-    internal_left_out,
-    is_compacted,
-    is_named,
-    listed,
-)
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, TRANSACTION_STATE
 from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
@@ -84,7 +76,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
     metadata log is noted. Raises `UsageError` for a folder that cannot be read, a broker without such a replica, a
     duplicate replica or one without segments, for different topics of one name, and as `verify_identity`.
     """
-    replicas, states, notes = list[ReplicaCopy](), list[ReplicaCopy](), list[Note]()
+    replicas, states, notes = list[ReplicaCopy](), list[ReplicaCopy](), list[selection.Note]()
     paths_of = {
         broker: [path for folder in folders for path in _folders(broker, folder)] for broker, folders in brokers.items()
     }
@@ -101,8 +93,8 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
     metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
     existing = {copy.topic for copy in every} - {CLUSTER_METADATA}
     if topics:
-        selected = {topic for topic in existing if is_named(topic, topics)}
-        selection_notes = internal_left_out(existing, topics)
+        selected = {topic for topic in existing if selection.is_named(topic, topics)}
+        selection_notes = selection.internal_left_out(existing, topics)
     else:
         selected, selection_notes = _compacted(existing, metadata_logs, log_dirs)
     for broker, folders in brokers.items():
@@ -111,15 +103,15 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         chosen = [copy for copy in copies if copy.topic in selected]
         if not chosen and topics:
             other_topics = sorted({copy.topic for copy in copies})
-            content = f"are {listed(other_topics, _SHOWN)}" if other_topics else "are no partition folders"
+            content = f"are {selection.listed(other_topics, _SHOWN)}" if other_topics else "are no partition folders"
             names = ", ".join(map(str, folders))
             raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {names}; there {content}")
         replicas += (_with_segments(copy, notes) for copy in chosen)
         states += (_with_segments(copy, notes) for copy in copies if copy.topic == TRANSACTION_STATE)
         notes += (
-            Note(broker, str(path), "not a replica in use: left out")
+            selection.Note(broker, str(path), "not a replica in use: left out")
             for path in paths_of[broker]
-            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or selected)
+            if (aside := _SET_ASIDE.fullmatch(path.name)) and selection.is_named(aside["topic"], topics or selected)
         )
     cluster_id, identity_notes = verify_identity(brokers, log_dirs, [*replicas, *states])
     topic_ids = _one_id_each(replicas)
@@ -128,7 +120,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         run_id,
         tuple(replicas),
         tuple(states),
-        notes=(*in_sentences(notes), *identity_notes, *metadata.notes, *selection_notes),
+        notes=(*selection.in_sentences(notes), *identity_notes, *metadata.notes, *selection_notes),
         metadata=metadata.metadata,
         cluster_id=cluster_id,
         topic_ids=topic_ids,
@@ -150,11 +142,11 @@ def _compacted(
     policies = {topic: own["cleanup.policy"] for topic, own in settings.items() if "cleanup.policy" in own}
     cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
     unknown = cleaned - policies.keys()
-    topics = {topic for topic in existing if is_compacted(topic, policies.get(topic)) or topic in unknown}
+    topics = {topic for topic in existing if selection.is_compacted(topic, policies.get(topic)) or topic in unknown}
     if not topics:
         raise UsageError("no topic in the folders is known to be compacted: name topics by --topic")
     source = f"{'the metadata log and ' if metadata else ''}the checkpoints of the brokers' cleaners"
-    notes = [audited(topics, len(set(existing) - topics), source)]
+    notes = [selection.audited(topics, len(set(existing) - topics), source)]
     if metadata is None:
         notes.append("without a metadata log, compacted topics that no cleaner has cleaned are left out")
     return topics, notes
@@ -166,7 +158,7 @@ def _cleaned(log_dir: Path) -> set[str]:
         return {topic for topic, _ in read_checkpoint(path.read_bytes(), source=str(path))} if path.exists() else set()
 
 
-def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
+def _with_segments(copy: ReplicaCopy, notes: list[selection.Note]) -> ReplicaCopy:
     """Return the replica with its segments, and add notes on other files in its folder."""
     broker, name = copy.broker, copy.folder.name
     unclear = f"the log of broker {broker} cannot be distinguished from its leftovers"
@@ -174,9 +166,9 @@ def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
         live = live_segments(copy.folder)
     if not live.segments:
         raise UsageError(f"broker {broker}: {copy.folder} has no segment that is in use")
-    notes += (Note(broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
+    notes += (selection.Note(broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
     if not (copy.folder / LEADER_EPOCHS).exists():
-        notes.append(Note(broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
+        notes.append(selection.Note(broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
     return replace(copy, segments=tuple(live.segments))
 
 
