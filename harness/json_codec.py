@@ -49,8 +49,10 @@ def _read(kind: Any, content: Any, place: str) -> Any:
     if is_dataclass(kind):
         return _read_object(kind, content, place)
     if origin is tuple:
-        entries = enumerate(_checked(content, list, place))
-        return tuple(_read(get_args(kind)[0], entry, f"{place}[{index}]") for index, entry in entries)
+        first, *others = get_args(kind)
+        kinds = [first] * len(_checked(content, list, place)) if others == [...] else [first, *others]
+        entries = enumerate(zip(kinds, _checked(content, list, place), strict=True))
+        return tuple(_read(member, entry, f"{place}[{index}]") for index, (member, entry) in entries)
     if origin is Mapping:
         members = _checked(content, dict, place).items()
         return {name: _read(get_args(kind)[1], member, f"{place}.{name}") for name, member in members}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 from harness.errors import UsageError, raised_as
+from harness.json_codec import from_json
 from harness.kafka_api import TopicPartition
 from harness.schedules.operations import CLASSES, Heal, Inject, Operation, name_of
 
@@ -76,20 +77,12 @@ class RoundPlan:
 
 
 def plan_of(content: Mapping[str, Any], source: str) -> RoundPlan:
-    """Return the plan of a JSON object. Raises `UsageError` for anything else."""
-    try:
-        topics = [RoundTopic(row["name"], int(row["partitions"]), dict(row["settings"])) for row in content["topics"]]
-        clients = [RoundClient(**{**row, "home": _partitions(row["home"])}) for row in content["clients"]]
-        brokers, filled = tuple(map(int, content["brokers"])), _partitions(content["filled"])
-        return RoundPlan(
-            int(content["seed"]), tuple(topics), tuple(clients), brokers, float(content["lasts_s"]), filled
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{source}: the plan is wrong: {type(error).__name__}: {error}") from error
-
-
-def _partitions(content: Any) -> tuple[TopicPartition, ...]:
-    return tuple((str(topic), int(number)) for topic, number in content)
+    """Return the plan of a JSON object. Raises `UsageError` for anything else, and for a plan without a member."""
+    with raised_as(UsageError, f"{source}: the plan is wrong", ValueError):
+        plan = from_json(RoundPlan, content)
+    if missing := [field.name for field in fields(RoundPlan) if field.name not in content]:
+        raise UsageError(f"{source}: the plan is wrong: it has no {', '.join(missing)}")
+    return plan
 
 
 SCHEMA: Final = 1

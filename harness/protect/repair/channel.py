@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.json_codec import from_json
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import NotRegisteredError
 from harness.protect.guard import decide
 from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, entry_of
-from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
+from harness.protect.repair.steps import PartitionRepair
 
 if TYPE_CHECKING:
     from harness.protect.guard.channel import KafkaChannel
@@ -63,7 +64,8 @@ class RepairJournal:
 
     def entries(self) -> dict[TopicPartition, PartitionRepair]:
         """Return the progress of every partition whose repair was begun."""
-        stored = [_progress(value) for name, value in self.notes().items() if name.startswith(PROGRESS)]
+        notes = self.notes().items()
+        stored = [from_json(PartitionRepair, value) for name, value in notes if name.startswith(PROGRESS)]
         return {entry.partition: entry for entry in stored}
 
     def store(self, entry: PartitionRepair) -> None:
@@ -109,12 +111,6 @@ class RepairJournal:
         self.sign += 1
         self.write(OWNER, {"writer": self.channel.writer, "sign": self.sign})
         self.sign_due_s = self.channel.clock.now_s() + SIGN_S
-
-
-def _progress(value: dict[str, Any]) -> PartitionRepair:
-    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items()}
-    fields["copy"] = value["copy"] and ReplicaCopying(**value["copy"])
-    return PartitionRepair(**fields)
 
 
 @dataclass
