@@ -16,13 +16,7 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.finding import completed
 from checkers.replay.judged import Judged, judge, transaction_outcomes
 from harness.json_codec import from_json, to_json
-from harness.judge.consequences import (
-    application_views,
-    group_consequences,
-    read_group_events,
-    stuck_groups,
-    with_consequences,
-)
+from harness.judge import consequences
 from harness.judge.earned import ProtectionRecord, came_back_at_ms
 from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.group_offsets import wrong_offsets
@@ -167,14 +161,16 @@ def judge_run(
     events = read_afterwards(sound, PROTECTION_FILES[protected_by or GATES])
     came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
     protection = ProtectionRecord(protected_by, events, came_back_ms) if protected_by or events else None
-    views = application_views(read_afterwards(sound, APPLICATIONS))
-    group_events = read_group_events(folder.history_path) if has_history else []
-    stuck = stuck_groups(group_events, manifest["absent_brokers"])
+    views = consequences.application_views(read_afterwards(sound, APPLICATIONS))
+    group_events = consequences.read_group_events(folder.history_path) if has_history else []
+    stuck = consequences.stuck_groups(group_events, manifest["absent_brokers"])
     wrong = wrong_offsets(group_events, manifest["absent_brokers"], sound)
     results = replace(results, findings=[*results.findings, *stuck, *wrong])
     verdict = assemble(manifest, results, missing=missing, protection=protection)
-    groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
-    return replace(verdict, findings=with_consequences(verdict.findings, views, groups), applications=views)
+    groups = consequences.group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
+    return replace(
+        verdict, findings=consequences.with_consequences(verdict.findings, views, groups), applications=views
+    )
 
 
 def store(folder: RunFolder, verdict: Verdict, results: Results | None) -> None:

@@ -5,18 +5,11 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from harness.errors import HarnessError, raised_as
-from harness.kafka_api import TopicPartition, transactions
+from harness.kafka_api import TopicPartition, metadata, transactions
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, RetryPolicy
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
-from harness.kafka_api.metadata import (
-    FIRST_WITH_TOPIC_IDS,
-    PartitionState,
-    describe_cluster,
-    find_active_controller,
-    find_coordinator,
-)
 from harness.kafka_api.topics import BROKER_RESOURCE, EVERY_BROKER, TOPIC_RESOURCE
 
 T = TypeVar("T")
@@ -35,15 +28,17 @@ class Admin:
 
     def brokers(self) -> set[int]:
         """Return the node ids of the registered, unfenced brokers in the metadata."""
-        return set(self._ask_any(describe_cluster([])).brokers)
+        return set(self._ask_any(metadata.describe_cluster([])).brokers)
 
     def active_controller(self) -> int | None:
         """Return the node id of the controller that leads the quorum; None while there is none."""
-        return self._ask_any(find_active_controller())
+        return self._ask_any(metadata.find_active_controller())
 
-    def partitions(self, topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+    def partitions(
+        self, topics: Sequence[str], at: Address | None = None
+    ) -> dict[TopicPartition, metadata.PartitionState]:
         """Return the state of every partition of these topics, without unknown topics, from ``at`` or any broker."""
-        return self._ask_any(describe_cluster(topics), at).partitions
+        return self._ask_any(metadata.describe_cluster(topics), at).partitions
 
     def ending_transactions(self) -> list[str]:
         """Return the transactional ids with an outcome whose markers are not all written yet, by every live broker.
@@ -60,7 +55,7 @@ class Admin:
     def has_coordinator(self, transactional_id: str) -> bool:
         """Return whether this id has a coordinator; the request creates ``__transaction_state`` if it is missing."""
         try:
-            self.client.ask_any(find_coordinator(transactional_id), CHANGE)
+            self.client.ask_any(metadata.find_coordinator(transactional_id), CHANGE)
         except (RetriableError, RefusedError):
             return False
         return True
@@ -75,7 +70,7 @@ class Admin:
 
     def topic_id(self, topic: str) -> UUID:
         """Return the id that no other topic of this name has (KIP-516). Redpanda may not have the request."""
-        state = self._ask_any(describe_cluster([topic], version=FIRST_WITH_TOPIC_IDS)).topics[topic]
+        state = self._ask_any(metadata.describe_cluster([topic], version=metadata.FIRST_WITH_TOPIC_IDS)).topics[topic]
         if state.topic_id is None:
             raise HarnessError(f"topic {topic} has no id: {state.error}")
         return state.topic_id

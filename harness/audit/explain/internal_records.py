@@ -18,12 +18,7 @@ from checkers.attribution.blame import KeyState
 from harness.audit.explain.attribution import Disputes
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
-from harness.broker_files.internal_topics.decode import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    internal_topic,
-)
+from harness.broker_files.internal_topics import decode
 from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, Subject, committed_offset, state, subject
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
@@ -47,7 +42,7 @@ def read_values(copies: Sequence[Copies], key_states: Iterable[CheckerRow]) -> l
     """
     offsets_by_replica: dict[tuple[str, str, int, int], set[int]] = defaultdict(set)
     for row in key_states:
-        if internal_topic(row["topic"]) is not None:
+        if decode.internal_topic(row["topic"]) is not None:
             offsets = {None if row["last"] is None else row["last"]["offset"], row["open_from"]} - {None}
             offsets_by_replica[row["run"], row["topic"], row["partition"], row["broker"]] |= offsets
     return [
@@ -179,11 +174,11 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
 
 def _coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the name of the coordinated group or id, and the text to hash; None without a coordinator."""
-    if topic == CONSUMER_OFFSETS:
+    if topic == decode.CONSUMER_OFFSETS:
         kind, hashed = "group", str(key.get("group", key.get("group_id")))
-    elif topic == TRANSACTION_STATE:
+    elif topic == decode.TRANSACTION_STATE:
         kind, hashed = "transactional id", key["transactional_id"]
-    elif topic == SHARE_GROUP_STATE:
+    elif topic == decode.SHARE_GROUP_STATE:
         kind, hashed = "share partition", f"{key['group_id']}:{key['topic_id']}:{key['partition']}"
     else:
         return "the partition", None

@@ -18,7 +18,7 @@ from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import HarnessError, UsageError
 from harness.escape import escape
 from harness.judge.finding import name_of
-from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition
+from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition, transactions
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import (
     LATEST,
@@ -31,14 +31,6 @@ from harness.kafka_api.fetch import (
 )
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import describe_log_dirs
-from harness.kafka_api.transactions import (
-    OpenTransaction,
-    TransactionDescription,
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    open_transactions,
-)
 
 NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
 ONGOING = "Ongoing"
@@ -66,7 +58,7 @@ class ReplicaStatus:
     high_watermark: int
     last_stable_offset: int
     log_end: int | None
-    open: tuple[OpenTransaction, ...] | None
+    open: tuple[transactions.OpenTransaction, ...] | None
 
 
 @dataclass(frozen=True)
@@ -134,14 +126,14 @@ def _request_statuses(
         offsets = {tp: offset for tp, offset in fetch_at.items() if isinstance(offset, int)}
         states = caller.ask(fetch(offsets, max_bytes=1, version=version)) if offsets else {}
         # The last request: open transactions are at least as new as the high watermark.
-        producers = caller.ask(describe_producers(offsets)) if offsets else {}
+        producers = caller.ask(transactions.describe_producers(offsets)) if offsets else {}
         statuses: dict[TopicPartition, ReplicaStatus | str] = {}
         for tp, end in ends.items():
             state = states.get(tp, end)
             if isinstance(state, ReplicaState):
                 reported = state.log_start, state.high_watermark, state.last_stable_offset
                 log_end = end if isinstance(end, int) else None
-                statuses[tp] = ReplicaStatus(*reported, log_end, open_transactions(producers[tp]))
+                statuses[tp] = ReplicaStatus(*reported, log_end, transactions.open_transactions(producers[tp]))
             else:
                 statuses[tp] = str(state)
         return statuses
@@ -220,7 +212,7 @@ def _offsets_at(leader: Connection, partitions: Collection[TopicPartition], time
 class TransactionDescriptions:
     """Transactions by producer id. ``gaps``: why coordinators may have more than these, each in a sentence."""
 
-    by_producer: Mapping[int, TransactionDescription]
+    by_producer: Mapping[int, transactions.TransactionDescription]
     gaps: tuple[str, ...] = ()
 
 
@@ -232,22 +224,22 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
     if not producer_ids:
         return TransactionDescriptions({})
 
-    def ask(broker: int, caller: Connection) -> tuple[dict[int, TransactionDescription], list[str], bool]:
+    def ask(broker: int, caller: Connection) -> tuple[dict[int, transactions.TransactionDescription], list[str], bool]:
         # No broker lists the transactions in partitions without a leader. A user may not see the topic.
         state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
         leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
         gaps = [f"partition {number} of {TRANSACTION_STATE} has no leader" for number in leaderless]
-        listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
+        listed = caller.ask(transactions.list_transactions(producer_ids=sorted(producer_ids)))
         if isinstance(listed, str):
             gaps.append(f"broker {broker} does not list transactions: {listed}")
             listed = ()
         described = {}
-        for name, answer in caller.ask(describe_transactions(listed, broker)).items() if listed else ():
+        for name, answer in caller.ask(transactions.describe_transactions(listed, broker)).items() if listed else ():
             if isinstance(answer, str):
                 gaps.append(f"broker {broker} does not describe transactional id {escape(name)}: {answer}")
             else:
                 described[answer.producer_id] = answer
-        every = listed if described else caller.ask(list_transactions())
+        every = listed if described else caller.ask(transactions.list_transactions())
         return described, gaps, bool(every) and not isinstance(every, str)
 
     answers, errors = cluster.client.ask_all(cluster.state.brokers, ask)

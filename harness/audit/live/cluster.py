@@ -11,17 +11,10 @@ from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import UsageError, raised_as
 from harness.host.clock import Clock
-from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition
+from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition, metadata
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, RetryPolicy
 from harness.kafka_api.fetch import choose_version
-from harness.kafka_api.metadata import (
-    FIRST_WITH_TOPIC_IDS,
-    WITHOUT_TOPIC_IDS,
-    ClusterState,
-    TopicState,
-    describe_cluster,
-)
 from harness.kafka_api.topics import TOPIC_RESOURCE, describe_configs, values_of
 from harness.suggest import close_to
 
@@ -30,7 +23,7 @@ QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)
 """For requests that need no disk read; a frozen broker must not delay the answers of the others."""
 PATIENT: Final = RetryPolicy(answer_s=30.0, repeat_s=30.0)
 """For records, as a broker needs time to read old segments from a busy disk; also for a broker to come back."""
-METADATA_VERSIONS: Final = (FIRST_WITH_TOPIC_IDS, WITHOUT_TOPIC_IDS)
+METADATA_VERSIONS: Final = (metadata.FIRST_WITH_TOPIC_IDS, metadata.WITHOUT_TOPIC_IDS)
 GLOB: Final = frozenset("*?[")
 Settings: TypeAlias = dict[str, dict[str, str]]
 
@@ -47,7 +40,7 @@ class AuditedCluster:
     """
 
     client: ClusterClient
-    state: ClusterState
+    state: metadata.ClusterState
     settings: Mapping[str, Mapping[str, str]]
     own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -93,7 +86,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool)
     topics = dict(state.topics)
     unknown = [name for name, topic in topics.items() if topic.error == NO_SUCH_TOPIC]
     needs_all = globs or not patterns or unknown
-    every = client.ask_any(describe_cluster(None, version=version), METADATA).topics if needs_all else {}
+    every = client.ask_any(metadata.describe_cluster(None, version=version), METADATA).topics if needs_all else {}
     matching = {pattern: [name for name in every if is_named(name, [pattern])] for pattern in globs}
     if not may_miss:
         _raise_if_missing(unknown, matching, every)
@@ -119,7 +112,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool)
         if unseen := topics.keys() - settings.keys() - compacted:
             notes.append(f"left out, as it is not known whether they are compacted: {listed(sorted(unseen))}")
         topics = {name: topic for name, topic in topics.items() if name in compacted}
-    transaction_log = client.ask_any(describe_cluster([TRANSACTION_STATE]), METADATA).topics[TRANSACTION_STATE]
+    transaction_log = client.ask_any(metadata.describe_cluster([TRANSACTION_STATE]), METADATA).topics[TRANSACTION_STATE]
     return AuditedCluster(
         client,
         replace(state, topics=dict(sorted(topics.items()))),
@@ -132,7 +125,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool)
 
 
 def _raise_if_missing(
-    unknown: Sequence[str], matching: Mapping[str, Sequence[str]], every: Mapping[str, TopicState]
+    unknown: Sequence[str], matching: Mapping[str, Sequence[str]], every: Mapping[str, metadata.TopicState]
 ) -> None:
     for name in unknown:
         hint = close_to(name, list(every))

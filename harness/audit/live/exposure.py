@@ -15,16 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from harness.audit.live import lags as copy_lags
 from harness.audit.live.cluster import AuditedCluster
-from harness.audit.live.lags import (
-    CopyProgress,
-    Lag,
-    NextRemoval,
-    find_lags,
-    measure_copies,
-    next_removal,
-    read_batches,
-)
 from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.audit.removal_settings import RemovalSettings, read_settings
 from harness.host.clock import duration_text, time_text
@@ -89,7 +81,7 @@ class ReplicaExposure:
     since_ms: int | None = None
     by_brokers_clock: bool = False
     left_s: float | None = None
-    at_stake: NextRemoval | None = None
+    at_stake: copy_lags.NextRemoval | None = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +115,8 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
     """
     answers = answers or prefilter(cluster)
     frozen = list(frozen_replicas(cluster, answers))
-    copies, notes = measure_copies(cluster)
-    lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    copies, notes = copy_lags.measure_copies(cluster)
+    lags = copy_lags.find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
     now_ms = cluster.client.clock.time_ms()
     topics = []
     for topic in cluster.state.topics:
@@ -146,13 +138,13 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
-def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
+def judge_lag(lag: copy_lags.Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
     name, window_ms, first = name_of(lag.partition), settings.window_ms, next(iter(lag.missing or ()), None)
     since_ms = first.max_timestamp_ms if first is not None and first.max_timestamp_ms >= 0 else None
     # Else a producer set the timestamp, and producers' clocks may be wrong.
     by_brokers_clock = first is not None and first.timestamp_type == "append"
-    at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
+    at_stake = None if window_ms is None else copy_lags.next_removal(lag.missing or (), window_ms)
     level, facts = Level.AT_RISK, f"broker {lag.broker} is out of the ISR of {name}"
     if lag.why_unseen is not None:
         facts = f"broker {lag.broker}'s replica of {name} was not seen ({lag.why_unseen}): since when is unknown"
@@ -176,7 +168,7 @@ def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposu
     return ReplicaExposure(*place, level, sentence, since_ms, by_brokers_clock, at_stake=at_stake)
 
 
-def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure:
+def judge_copy(copy: copy_lags.CopyProgress, settings: RemovalSettings) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is being added.
 
     The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
@@ -238,7 +230,7 @@ def _beginning(
     described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
     if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
         return described.start_time_ms, described.timeout_ms, True
-    batches = read_batches(cluster, broker, tp, transaction.first_offset, max_bytes=1)
+    batches = copy_lags.read_batches(cluster, broker, tp, transaction.first_offset, max_bytes=1)
     written_ms = batches[0].max_timestamp_ms if batches else -1
     return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False
 

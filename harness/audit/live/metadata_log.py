@@ -20,17 +20,10 @@ from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api import quorum
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, Connection
 from harness.kafka_api.fetch import choose_version
-from harness.kafka_api.quorum import (
-    FETCH_VERSIONS,
-    LOG_START,
-    LogPosition,
-    MetadataAnswer,
-    fetch_metadata,
-    fetch_snapshot,
-)
 
 log = logging.getLogger("harness")
 METADATA_FOLDER: Final = f"{CLUSTER_METADATA}-0"
@@ -60,9 +53,9 @@ class ActiveController:
     connection: Connection
     cluster_id: str
     version: int
-    first: MetadataAnswer
+    first: quorum.MetadataAnswer
 
-    def fetch(self, position: LogPosition) -> MetadataAnswer:
+    def fetch(self, position: quorum.LogPosition) -> quorum.MetadataAnswer:
         """Return its answer for a position. Raises `HarnessError` for an error, and OSError."""
         answer = _asked(self.connection, self.cluster_id, self.version, position, self.first.epoch)
         if answer.error is not None:
@@ -82,9 +75,9 @@ def find_active_controller(client: ClusterClient, controllers: Sequence[Address]
         try:
             with ExitStack() as on_error:
                 connection = on_error.enter_context(client.connection(address, METADATA))
-                version = connection.ask(choose_version(versions=FETCH_VERSIONS))
-                epoch = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=0).epoch
-                answer = _asked(connection, cluster_id, version, LOG_START, quorum_epoch=max(epoch, 0))
+                version = connection.ask(choose_version(versions=quorum.FETCH_VERSIONS))
+                epoch = _asked(connection, cluster_id, version, quorum.LOG_START, quorum_epoch=0).epoch
+                answer = _asked(connection, cluster_id, version, quorum.LOG_START, quorum_epoch=max(epoch, 0))
                 if answer.error is None:
                     on_error.pop_all()
                     return ActiveController(connection, cluster_id, version, answer)
@@ -138,7 +131,7 @@ def _store(controller: ActiveController, folder: Path) -> None:
         raise HarnessError("the active controller was just elected, and does not know the high watermark yet")
     if log_start == 0:
         # A request at 0 is answered with the newest snapshot. Record 0 is not metadata: it is an election.
-        position = LogPosition(1, controller.first.epoch)
+        position = quorum.LogPosition(1, controller.first.epoch)
     else:
         position = _oldest_snapshot(controller)
         _store_snapshot(controller, position, folder / f"{position.offset:020}-{position.epoch:010}.checkpoint")
@@ -151,10 +144,10 @@ def _store(controller: ActiveController, folder: Path) -> None:
                 raise HarnessError(f"the active controller serves nothing from offset {position.offset} on")
             file.write(records[: batches[-1].position + batches[-1].size_bytes])
             # The epoch must only not be older than the oldest snapshot's: the log itself is not compared with it.
-            position = LogPosition(batches[-1].last_offset + 1, controller.first.epoch)
+            position = quorum.LogPosition(batches[-1].last_offset + 1, controller.first.epoch)
 
 
-def _oldest_snapshot(controller: ActiveController) -> LogPosition:
+def _oldest_snapshot(controller: ActiveController) -> quorum.LogPosition:
     """Return the snapshot at the log's start, whose epoch no answer has.
 
     Only positions of lower epochs are answered with the newest snapshot (`ReplicatedLog.validateOffsetAndEpoch`).
@@ -162,18 +155,18 @@ def _oldest_snapshot(controller: ActiveController) -> LogPosition:
     low, high = 0, controller.first.epoch
     while low < high:
         middle = (low + high) // 2
-        if controller.fetch(LogPosition(MAX_INT64, middle)).snapshot is None:
+        if controller.fetch(quorum.LogPosition(MAX_INT64, middle)).snapshot is None:
             high = middle
         else:
             low = middle + 1
-    return LogPosition(controller.first.log_start, low)
+    return quorum.LogPosition(controller.first.log_start, low)
 
 
-def _store_snapshot(controller: ActiveController, snapshot: LogPosition, path: Path) -> None:
+def _store_snapshot(controller: ActiveController, snapshot: quorum.LogPosition, path: Path) -> None:
     size_bytes, stored_bytes = 1, 0
     with path.open("wb") as file:
         while stored_bytes < size_bytes:
-            request = fetch_snapshot(
+            request = quorum.fetch_snapshot(
                 snapshot, stored_bytes, quorum_epoch=controller.first.epoch, cluster_id=controller.cluster_id
             )
             data, size_bytes = controller.connection.ask(request)
@@ -183,6 +176,8 @@ def _store_snapshot(controller: ActiveController, snapshot: LogPosition, path: P
 
 
 def _asked(
-    connection: Connection, cluster_id: str, version: int, position: LogPosition, quorum_epoch: int
-) -> MetadataAnswer:
-    return connection.ask(fetch_metadata(position, quorum_epoch=quorum_epoch, cluster_id=cluster_id, version=version))
+    connection: Connection, cluster_id: str, version: int, position: quorum.LogPosition, quorum_epoch: int
+) -> quorum.MetadataAnswer:
+    return connection.ask(
+        quorum.fetch_metadata(position, quorum_epoch=quorum_epoch, cluster_id=cluster_id, version=version)
+    )

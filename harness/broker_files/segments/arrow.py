@@ -13,25 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from harness.broker_files.segments import blocks as segment_blocks
 from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from harness.broker_files.segments.blocks import (
-    BLOCK_BYTES,
-    MARKER_NAMES,
-    Block,
-    Readable,
-    Unpacked,
-    iter_blocks,
-    unpack,
-)
 from harness.broker_files.segments.codecs import CODECS
-
-if TYPE_CHECKING:
-    from harness.broker_files.segments.blocks import Batches, Bytes, Ints
 
 Table: TypeAlias = Literal["batches", "records"]
 
@@ -81,12 +70,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_table(
-    file: Readable,
+    file: segment_blocks.Readable,
     table: Table,
     columns: Sequence[str] | None = None,
     *,
     source: str,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int = segment_blocks.BLOCK_BYTES,
     verify_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Read a segment file from its current position, as `BATCHES` or `RECORDS`; ``columns`` None: all.
@@ -96,11 +85,11 @@ def read_table(
     """
     full_schema = SCHEMAS[table]
     schema = full_schema if columns is None else pa.schema([full_schema.field(name) for name in columns])
-    blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
+    blocks = segment_blocks.iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
     return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, source)
 
 
-def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(blocks: Iterator[segment_blocks.Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for block in blocks:
         for rows, given in ((block.batches, schema.names), (block.skipped, _OF_OLD_ENTRIES)):
             if count := len(rows):
@@ -108,7 +97,7 @@ def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBa
                 yield _record_batch(arrays, schema, count)
 
 
-def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:
+def _of_batch(field: pa.Field, rows: segment_blocks.Batches) -> pa.Array:
     """Make a column of `BATCHES`, or a column of `RECORDS` that comes from the batch."""
     make = _BATCH_COLUMNS.get(field.name)
     return make(rows, rows["attributes"]) if make else pa.array(rows[field.name]).cast(field.type)
@@ -118,11 +107,11 @@ def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
 
 
-def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterator[pa.RecordBatch]:
+def _records(blocks: Iterator[segment_blocks.Block], schema: pa.Schema, source: str) -> Iterator[pa.RecordBatch]:
     skipped = 0
     for block in blocks:
         skipped += len(block.skipped)
-        for records in unpack(block):
+        for records in segment_blocks.unpack(block):
             arrays = [
                 make(records)
                 if (make := _RECORD_COLUMNS.get(field.name))
@@ -134,7 +123,7 @@ def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterato
         _LOG.warning("%s: %d entries of magic 0 or 1 are not read", source, skipped)
 
 
-def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
+def _binary(data: segment_blocks.Bytes, places: segment_blocks.Ints, sizes: segment_blocks.Ints) -> pa.Array:
     """Copy fields into a column of bytes. ``data`` must be small enough for 32-bit offsets."""
     from harness.broker_files.segments.fields import copy_fields  # noqa: PLC0415  (loads numba)
 
@@ -146,7 +135,7 @@ def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(sizes), [pa.py_buffer(b) for b in (valid, offsets, values)])
 
 
-def _headers(records: Unpacked) -> pa.Array:
+def _headers(records: segment_blocks.Unpacked) -> pa.Array:
     from harness.broker_files.segments.fields import walk_headers  # noqa: PLC0415  (loads numba)
 
     offsets = np.zeros(len(records.header_count) + 1, np.int32)
@@ -168,12 +157,12 @@ def _record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))  # a count needs no column
 
 
-_BATCH_COLUMNS: Final[dict[str, Callable[[Batches, Any], pa.Array]]] = {
+_BATCH_COLUMNS: Final[dict[str, Callable[[segment_blocks.Batches, Any], pa.Array]]] = {
     "codec": lambda _, attributes: _names_by_index(attributes & CODEC_MASK, CODECS),
     "timestamp_type": lambda _, attributes: _names_by_index(
         (attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append")
     ),
-    "marker": lambda rows, _: _names_by_index(rows["marker"], MARKER_NAMES),
+    "marker": lambda rows, _: _names_by_index(rows["marker"], segment_blocks.MARKER_NAMES),
     "base_timestamp_ms": lambda rows, attributes: pa.array(
         rows["timestamp_base_ms"], mask=attributes & DELETE_HORIZON != 0
     ),
@@ -185,7 +174,7 @@ _BATCH_COLUMNS: Final[dict[str, Callable[[Batches, Any], pa.Array]]] = {
     "batch_offset": lambda rows, _: pa.array(rows["base_offset"]),
 }
 """Functions of batches and their attributes; other columns are fields of headers."""
-_RECORD_COLUMNS: Final[dict[str, Callable[[Unpacked], pa.Array]]] = {
+_RECORD_COLUMNS: Final[dict[str, Callable[[segment_blocks.Unpacked], pa.Array]]] = {
     "offset": lambda records: pa.array(records.offset),
     "timestamp_ms": lambda records: pa.array(records.timestamp_ms),
     "key": lambda records: _binary(records.data, records.key_at, records.key_size),
