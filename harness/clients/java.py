@@ -12,19 +12,7 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from harness.clients import (
-    NO_OFFSET,
-    OPERATION_TIMEOUT_S,
-    TIMED_OUT,
-    TRANSACTION_TIMEOUT_MS,
-    Answered,
-    ClientError,
-    ClientSpec,
-    GroupConsumer,
-    Headers,
-    Library,
-    TransactionStep,
-)
+from harness import clients
 from harness.errors import WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.host.leftovers import process_marker
@@ -42,7 +30,7 @@ CONNECTION = {
     "metadata.max.age.ms": "1000",
 }
 SERIALIZATION = "org.apache.kafka.common.serialization"
-TIMEOUT_MS = str(int(OPERATION_TIMEOUT_S * 1000))
+TIMEOUT_MS = str(int(clients.OPERATION_TIMEOUT_S * 1000))
 CONFIG = {
     **CONNECTION,
     "acks": "all",
@@ -77,16 +65,16 @@ _REFUSALS = {
     "ConcurrentTransactionsException": "CONCURRENT_TRANSACTIONS",
     "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "GroupIdNotFoundException": "GROUP_ID_NOT_FOUND",
-    "TimeoutException": TIMED_OUT,
+    "TimeoutException": clients.TIMED_OUT,
 }
 
 
 @contextmanager
-def opened(spec: ClientSpec) -> Iterator[Library]:
+def opened(spec: clients.ClientSpec) -> Iterator[clients.Library]:
     """Start one JVM for all clients, which ends with the block."""
     connection = {**(spec.security.properties if spec.security else {}), "bootstrap.servers": spec.bootstrap}
     with virtual_machine(spec) as jvm:
-        yield Library(
+        yield clients.Library(
             lambda transactional_id: JavaProducer(jvm, transactional_id, connection),
             JavaGroups(jvm, connection),
             once=lambda: JavaProducer(jvm, None, {**connection, "retries": "0"}),
@@ -94,7 +82,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
 
 
 @contextmanager
-def virtual_machine(spec: ClientSpec, *, heap: str = "128m") -> Iterator[Any]:
+def virtual_machine(spec: clients.ClientSpec, *, heap: str = "128m") -> Iterator[Any]:
     """Start a JVM with the spec's jars; yield py4j's view of it, including fields. It ends with the block."""
     with spec.log_path.open("ab") as log:
         port, token, jvm = launch_gateway(
@@ -122,16 +110,18 @@ class JavaProducer:
     def __init__(self, jvm: Any, transactional_id: str | None, connection: Mapping[str, str]) -> None:
         mode = {"enable.idempotence": "false"}  # like librdkafka's
         if transactional_id is not None:
-            mode = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
+            mode = {"transactional.id": transactional_id, "transaction.timeout.ms": str(clients.TRANSACTION_TIMEOUT_MS)}
         config = _java_map(jvm, {**CONFIG, **mode, **connection})
         self._jvm, self._producer = jvm, jvm.org.apache.kafka.clients.producer.KafkaProducer(config)
-        self._sent: list[tuple[Any, Answered]] = []
+        self._sent: list[tuple[Any, clients.Answered]] = []
 
-    def transact(self, step: TransactionStep) -> None:
+    def transact(self, step: clients.TransactionStep) -> None:
         with client_errors():
             getattr(self._producer, "initTransactions" if step == "init" else f"{step}Transaction")()
 
-    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
+    def send(
+        self, to: TopicPartition, key: str | bytes, value: str | None, headers: clients.Headers, reply: clients.Answered
+    ) -> None:
         """Send a record; its acknowledgement is recorded in `flush`."""
         java_headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
         for name, content in headers:
@@ -141,7 +131,7 @@ class JavaProducer:
         try:
             self._sent.append((self._producer.send(record), reply))
         except Py4JJavaError as error:
-            reply(_failure(error), NO_OFFSET)
+            reply(_failure(error), clients.NO_OFFSET)
 
     def flush(self) -> int:
         self._producer.flush()
@@ -150,7 +140,7 @@ class JavaProducer:
             try:
                 offset = future.get().offset()
             except Py4JJavaError as error:
-                answered(_failure(error), NO_OFFSET)
+                answered(_failure(error), clients.NO_OFFSET)
             else:
                 answered(None, offset)
         return 0
@@ -184,7 +174,7 @@ class JavaGroups:
     def producer(self, transactional_id: str) -> JavaProducer:
         return JavaProducer(self._jvm, transactional_id, self._connection)
 
-    def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:
+    def consumer(self, group: str, topic: str, protocol: str) -> clients.GroupConsumer:
         if protocol == STREAMS:
             return JavaStreams(self._jvm, {**CONNECTION, **self._connection, "application.id": group}, topic)
         # Clients of 3.9 have the setting, too, but only as an early access to the new protocol.
@@ -265,10 +255,10 @@ def client_errors() -> Iterator[None]:
         raise _failure(error) from error
 
 
-def _failure(error: Py4JJavaError) -> ClientError:
+def _failure(error: Py4JJavaError) -> clients.ClientError:
     failure = error.java_exception
     # The exception of a future has the broker's as its cause.
     names = [str(each.getClass().getSimpleName()) for each in (failure, failure.getCause()) if each is not None]
-    return ClientError(
+    return clients.ClientError(
         str(failure.toString()), refusal=next((_REFUSALS[name] for name in names if name in _REFUSALS), "")
     )

@@ -15,19 +15,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from harness.clients import (
-    NO_OFFSET,
-    OPERATION_TIMEOUT_S,
-    REFUSALS,
-    TIMED_OUT,
-    TRANSACTION_TIMEOUT_MS,
-    Answered,
-    ClientError,
-    ClientSpec,
-    Headers,
-    Library,
-    TransactionStep,
-)
+from harness import clients
 from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CLASSIC
 
@@ -40,9 +28,9 @@ CONNECTION = {
     "topic.metadata.refresh.fast.interval.ms": 50,
     "log_level": 0,
 }
-CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000)}
+CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(clients.OPERATION_TIMEOUT_S * 1000)}
 TRANSACTIONAL = {
-    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    "transaction.timeout.ms": clients.TRANSACTION_TIMEOUT_MS,
     # Offsets of a transaction wait for their group's coordinator without a bound, in spite of their time-out, and look
     # for another coordinator only when a connection to some broker changes (confluentinc/librdkafka#5456, 2.16.0). The
     # end of an idle connection is such a change.
@@ -67,12 +55,12 @@ COORDINATOR_MOVES = (
 """Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
 times."""
 RETRY_S = 0.05
-_NAMES = {"UNKNOWN": "UNKNOWN_SERVER_ERROR", "_MSG_TIMED_OUT": TIMED_OUT, "_TIMED_OUT": TIMED_OUT}
+_NAMES = {"UNKNOWN": "UNKNOWN_SERVER_ERROR", "_MSG_TIMED_OUT": clients.TIMED_OUT, "_TIMED_OUT": clients.TIMED_OUT}
 """Kafka's names of errors, where librdkafka has others."""
 
 
 @contextmanager
-def opened(spec: ClientSpec) -> Iterator[Library]:
+def opened(spec: clients.ClientSpec) -> Iterator[clients.Library]:
     """Yield the library; each producer and consumer connects at its first use."""
     # The library's fatal messages would go to the terminal.
     logger = logging.getLogger(f"{__name__}.{spec.run_id}")
@@ -83,7 +71,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
     common = {**(spec.security.for_librdkafka() if spec.security else {}), "logger": logger}
     make = partial(LibrdkafkaProducer, spec.bootstrap)
     try:
-        yield Library(
+        yield clients.Library(
             lambda transactional_id: make(transactional_id, common),
             LibrdkafkaGroups(spec.bootstrap, common),
             partial(make, None, {**common, "enable.idempotence": "true"}),
@@ -105,17 +93,19 @@ class LibrdkafkaProducer:
             config |= {**TRANSACTIONAL, "transactional.id": transactional_id}
         self._producer = Producer(config)
 
-    def transact(self, step: TransactionStep) -> None:
-        timeout_s = () if step == "begin" else (OPERATION_TIMEOUT_S,)
+    def transact(self, step: clients.TransactionStep) -> None:
+        timeout_s = () if step == "begin" else (clients.OPERATION_TIMEOUT_S,)
         with _client_errors():
             getattr(self._producer, "init_transactions" if step == "init" else f"{step}_transaction")(*timeout_s)
 
-    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
+    def send(
+        self, to: TopicPartition, key: str | bytes, value: str | None, headers: clients.Headers, reply: clients.Answered
+    ) -> None:
         """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""
 
         def delivered(error: Any, message: Any) -> None:
             offset = message.offset() if error is None else None
-            reply(None if error is None else _failure(error), NO_OFFSET if offset is None else offset)
+            reply(None if error is None else _failure(error), clients.NO_OFFSET if offset is None else offset)
 
         content = None if value is None else value.encode()
         with _client_errors():
@@ -130,7 +120,7 @@ class LibrdkafkaProducer:
         Does not use the library's flush: when a fatal error is raised, flush still calls `answered` with that exception
         pending (confluent-kafka 2.16: a SystemError, and probably a run that hung).
         """
-        deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
+        deadline_s = time.monotonic() + clients.OPERATION_TIMEOUT_S
         while (unanswered := len(self._producer)) and (remaining_s := deadline_s - time.monotonic()) > 0:
             self._poll(remaining_s)
         return unanswered
@@ -141,7 +131,7 @@ class LibrdkafkaProducer:
         with closing(Consumer({"group.id": group, "bootstrap.servers": "127.0.0.1:9", "log_level": 0})) as consumer:
             member = consumer.consumer_group_metadata()
         with _client_errors():
-            self._producer.send_offsets_to_transaction(_offsets(offsets), member, OPERATION_TIMEOUT_S)
+            self._producer.send_offsets_to_transaction(_offsets(offsets), member, clients.OPERATION_TIMEOUT_S)
 
     def _poll(self, timeout_s: float) -> None:
         """Receive acknowledgements; a fatal error is raised again by every operation that it concerns."""
@@ -158,7 +148,7 @@ class LibrdkafkaGroups:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit repeatedly while the coordinator moves, as `KafkaConsumer.commitSync` does."""
-        deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
+        deadline_s = time.monotonic() + clients.OPERATION_TIMEOUT_S
         consumer = Consumer({**CONSUMER_CONFIG, **self._config, "group.id": group})
         with closing(consumer), _client_errors():
             while True:
@@ -173,9 +163,9 @@ class LibrdkafkaGroups:
 
     def delete(self, group: str) -> None:
         admin = AdminClient({**CONNECTION, **self._config})
-        (deleted,) = admin.delete_consumer_groups([group], request_timeout=OPERATION_TIMEOUT_S).values()
+        (deleted,) = admin.delete_consumer_groups([group], request_timeout=clients.OPERATION_TIMEOUT_S).values()
         with _client_errors():
-            deleted.result(OPERATION_TIMEOUT_S)
+            deleted.result(clients.OPERATION_TIMEOUT_S)
 
     def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
         settings = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
@@ -202,10 +192,12 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
     return [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
 
 
-def _failure(error: KafkaError) -> ClientError:
+def _failure(error: KafkaError) -> clients.ClientError:
     name = _NAMES.get(error.name(), error.name())
     # Only operations with an abortable error certainly had no effect.
-    return ClientError(str(error), certainly=error.txn_requires_abort(), refusal=name if name in REFUSALS else "")
+    return clients.ClientError(
+        str(error), certainly=error.txn_requires_abort(), refusal=name if name in clients.REFUSALS else ""
+    )
 
 
 @contextmanager
@@ -216,4 +208,4 @@ def _client_errors() -> Iterator[None]:
         raise _failure(error.args[0]) from error
     except TimeoutError as error:
         # The time-out of a future has no message.
-        raise ClientError("no answer in time", refusal=TIMED_OUT) from error
+        raise clients.ClientError("no answer in time", refusal=clients.TIMED_OUT) from error
