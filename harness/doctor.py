@@ -1,7 +1,5 @@
 """Checks of this machine: what is missing for a run, and how to get it. The command line prints the result."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.machinery

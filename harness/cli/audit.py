@@ -1,7 +1,5 @@
 """The ``audit`` commands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing

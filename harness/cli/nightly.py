@@ -1,7 +1,5 @@
 """The ``nightly`` command."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import time

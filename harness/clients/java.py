@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 (methods of the protocols of `harness.clients`)
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A broker that becomes the leader of the partition loads its own replica (``Coord
 stayed in sync, it is complete, and the broker must answer with the offsets in it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

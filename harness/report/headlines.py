@@ -1,14 +1,10 @@
 """The headline of a finding: which broker, which partition, and the consequence, in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.escape import escape, shortened
-
-if TYPE_CHECKING:
-    from harness.judge.finding import Finding
+from harness.judge.finding import Finding
 
 VISIBLE: Final = "visible"
 

@@ -1,7 +1,5 @@
 """A scenario as data: the operations of its clients, the records that must be removed, and a description."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from enum import StrEnum

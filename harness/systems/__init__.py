@@ -1,25 +1,21 @@
 """The systems under test in one table: the differences between Kafka, Redpanda and simulated clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from harness.clients import OpenLibrary, find_client
 from harness.clients.reader import LibrdkafkaReading, Reading
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.admin import Admin
+from harness.kafka_api.fetch import ReplicaReader
 from harness.kafka_api.metadata import PartitionState
 from harness.runtimes.base import Runtime, live_addresses
 from harness.schedules.placement import Placement
 from harness.schedules.timers import Timers
 from harness.targets import KAFKA, REDPANDA, SIMULATED, Target
-
-if TYPE_CHECKING:
-    from harness.kafka_api.fetch import ReplicaReader
 
 SystemSettings = tuple[dict[str, str], dict[str, str]]
 """Settings of topics, and of brokers."""

@@ -4,8 +4,6 @@ Every type rejects a value with one sentence that names the option and the value
 (``Invalid value for '--nemesis': …``); `harness.cli.main.main` then exits with code 254.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -1,21 +1,15 @@
 """Causes, which give findings of rounds their names: one file each, which declares ``CAUSE``; and tolerated names."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.soak.causes.cause import Diagnosis
+from harness.soak.causes.cause import Cause, Diagnosis, RoundEvidence, Symptom
 from harness.suggest import known_name
 from harness.toml_tables import expect_entries
-
-if TYPE_CHECKING:
-    from harness.soak.causes.cause import Cause, RoundEvidence, Symptom
 
 
 def declared_in(modules: Iterable[object]) -> dict[str, Cause]:
