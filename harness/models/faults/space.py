@@ -21,6 +21,7 @@ from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.walk.state_space import LEAVES
 from harness.models.world.coordination import NOTHING, least
 from harness.schedules import operations as ops
+from harness.schedules.operations import interned
 
 if TYPE_CHECKING:
     Steps = Iterator[tuple[ops.Operation, FaultState]]
@@ -67,7 +68,7 @@ class FaultSpace(ClusterSpace):
         yield from self._added(state)
         yield from self._images(state)
         yield from self._cleanings(state)
-        yield ops.interned(ops.TimePasses), self._aged(state)
+        yield interned(ops.TimePasses), self._aged(state)
         if self.is_coordinated:
             assigned = [number for broker, number in state.replicas if broker != LEAVES or not state.unassigned]
             bounds = least(self.parts.progress(number, state.clients).most(state.bounds) for number in assigned)
@@ -84,10 +85,7 @@ class FaultSpace(ClusterSpace):
                 continue
             bounds = state.bounds if self.is_coordinated else NOTHING if is_waiting else UNBOUNDED
             after = state.with_replica(broker, clean(number, bounds))
-            yield (
-                ops.interned(ops.CleanerPass, (broker,)),
-                self._synced_by_cleaner(after) if broker == LEAVES else after,
-            )
+            yield interned(ops.CleanerPass, (broker,)), self._synced_by_cleaner(after) if broker == LEAVES else after
 
     def _synced_by_cleaner(self, state: FaultState) -> FaultState:
         """Return the state with broker 2's log on disk up to the end of the pass (``Cleaner.cleanSegments``)."""
@@ -112,18 +110,18 @@ class FaultSpace(ClusterSpace):
         end, replica = self._end(state), state.replica(LEAVES)
         is_late = state.late == LEAVES
         if by.OUTAGE in state.may and not is_late:
-            yield ops.interned(ops.Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
+            yield interned(ops.Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
         if by.LAG in state.may:
-            yield ops.interned(ops.Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
+            yield interned(ops.Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
         if by.POWER in state.may and not is_late:
             for first in range(state.synced, end):
                 below = by.ANEW_AFTER_LOSS in self.bound.rules and first < state.checkpointed
                 lost = state.after(by.POWER, away=True, end=first, synced=0, checkpointed=0, lost=below)
                 truncated = self.parts.truncated(replica, first)
-                yield ops.interned(ops.LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
+                yield interned(ops.LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
         if by.DISK in state.may and not is_late:
             lost = state.after(by.DISK, away=True, copying=True, first_copy=True)
-            yield ops.interned(ops.Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
+            yield interned(ops.Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
 
     def _lagging(self, state: FaultState) -> Steps:
         """Yield the ends of a lag: then all replicas that do not lag have a high watermark at the log end."""
@@ -132,31 +130,31 @@ class FaultSpace(ClusterSpace):
             if state.copies_at_once(broker):
                 after = after.with_replica(broker, self.parts.watermarked(number, self._end(state)))
         caught_up = self.parts.copied(after.replica(LEAVES), after.replica(after.leader))
-        yield ops.interned(ops.Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
-        yield ops.interned(ops.LeaveIsr, LEAVES), after._replace(away=True, copying=True)
+        yield interned(ops.Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
+        yield interned(ops.LeaveIsr, LEAVES), after._replace(away=True, copying=True)
 
     def _away(self, state: FaultState) -> Steps:
         if state.unassigned:
-            yield ops.interned(ops.AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
+            yield interned(ops.AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
             return
         if state.is_up(state.leader) and (not state.adding or state.may_fetch_as_added):
             begun, leader = self._begun(state)._replace(end=UNKNOWN_END), state.replica(state.leader)
             if state.copying or state.adding or state.lost:
                 copied = self.parts.copied(begun.replica(LEAVES), leader, 1)
-                yield ops.interned(ops.CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
+                yield interned(ops.CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
             copied = self.parts.copied(begun.replica(LEAVES), leader)
-            yield ops.interned(ops.Heal, by.OUTAGE, LEAVES), begun.with_replica(LEAVES, copied).rejoined()
+            yield interned(ops.Heal, by.OUTAGE, LEAVES), begun.with_replica(LEAVES, copied).rejoined()
         if by.REASSIGN in state.may and not state.copying:
-            yield ops.interned(ops.Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
+            yield interned(ops.Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
         if by.RESTART in state.may and state.copying and not state.adding:
             knows = state.first_copy and by.FIRST_COPY_ON_DISK in self.bound.rules
-            yield ops.interned(ops.Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
+            yield interned(ops.Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
         if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
             leader = self.parts.watermarked(state.replica(LEAVES), state.end)
             truncating = tuple((broker, state.end) for broker, _ in state.replicas if broker != LEAVES)
             led = state.after(by.UNCLEAN, leader=LEAVES, truncating=truncating, cut=NO_BROKER).rejoined()
             led = self._without_records_from(led.with_replica(LEAVES, leader), state.end)
-            yield ops.interned(ops.Inject, by.UNCLEAN, LEAVES), led
+            yield interned(ops.Inject, by.UNCLEAN, LEAVES), led
 
     def _begun(self, state: FaultState) -> FaultState:
         """Return the state as broker 2 begins to fetch: without its old log, if a rule makes it drop the log."""
@@ -176,10 +174,7 @@ class FaultSpace(ClusterSpace):
         for broker, end in state.truncating:
             copied = self.parts.copied(self._truncated(state.replica(broker), end), state.replica(state.leader))
             others = tuple(pair for pair in state.truncating if pair[0] != broker)
-            yield (
-                ops.interned(ops.Heal, by.OUTAGE, broker),
-                state._replace(truncating=others).with_replica(broker, copied),
-            )
+            yield interned(ops.Heal, by.OUTAGE, broker), state._replace(truncating=others).with_replica(broker, copied)
 
     def _truncated(self, number: int, end: int) -> int:
         return self.parts.truncated(number, end, by.ANEW_AFTER_TRUNCATION in self.bound.rules)
@@ -190,7 +185,7 @@ class FaultSpace(ClusterSpace):
             if broker in {state.leader, state.late} or not (is_laggard or state.is_in_sync(broker)):
                 continue
             led = self._restarted_copies(state._replace(leader=broker, elections=state.elections - 1))
-            yield ops.interned(ops.ElectLeader, broker), self._led_by_laggard(led) if is_laggard else led
+            yield interned(ops.ElectLeader, broker), self._led_by_laggard(led) if is_laggard else led
 
     def _restarted_copies(self, state: FaultState) -> FaultState:
         """Return the state in which first copies begin from scratch, as the leader has changed."""
@@ -216,26 +211,26 @@ class FaultSpace(ClusterSpace):
         added = self.bound.added
         if by.RELAY in state.may:
             replicas = (*state.replicas, (added, self.parts.empty))
-            yield ops.interned(ops.AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
+            yield interned(ops.AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
         if state.joining and state.is_up(state.leader) and state.may_fetch_as_added:
             number, leader = state.replica(added), state.replica(state.leader)
-            yield ops.interned(ops.CopyBatch, added), state.with_replica(added, self.parts.copied(number, leader, 1))
+            yield interned(ops.CopyBatch, added), state.with_replica(added, self.parts.copied(number, leader, 1))
             joined = state._replace(joining=NO_BROKER).with_replica(added, self.parts.copied(number, leader))
-            yield ops.interned(ops.JoinIsr, added), joined
+            yield interned(ops.JoinIsr, added), joined
 
     def _images(self, state: FaultState) -> Steps:
         current = state._replace(cut=NO_BROKER, late=NO_BROKER, late_open=False, late_adding=False, late_old=False)
         if state.cut:
-            yield ops.interned(ops.Heal, by.ISOLATED, state.cut), current
+            yield interned(ops.Heal, by.ISOLATED, state.cut), current
         elif state.late:
-            yield ops.interned(ops.Heal, by.LATE, state.late), current
+            yield interned(ops.Heal, by.LATE, state.late), current
         else:
             for broker in (broker for broker, _ in state.replicas if state.is_in_sync(broker)):
                 if by.LATE in state.may:
-                    yield ops.interned(ops.Inject, by.LATE, broker), self._frozen(state.after(by.LATE), broker)
+                    yield interned(ops.Inject, by.LATE, broker), self._frozen(state.after(by.LATE), broker)
                 if by.ISOLATED in state.may and broker not in {state.leader, LEAVES}:
                     cut = self._frozen(state.after(by.ISOLATED), broker)
-                    yield ops.interned(ops.Inject, by.ISOLATED, broker), cut._replace(cut=broker)
+                    yield interned(ops.Inject, by.ISOLATED, broker), cut._replace(cut=broker)
 
     def _frozen(self, state: FaultState, broker: int) -> FaultState:
         return state._replace(

@@ -24,6 +24,7 @@ from harness.models.world.coordination import Coordination, begin
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
 from harness.schedules import operations as ops
+from harness.schedules.operations import interned
 
 LEAVES: Final = 2
 """The broker that may go down."""
@@ -184,12 +185,10 @@ class StateSpace(ClusterSpace):
         for broker, number in state.replicas:
             if is_open and not state.is_down(broker) and not self._is_irrelevant(state, broker):
                 bounds = protocol.bounds(broker) if protocol else UNBOUNDED
-                yield (
-                    ops.interned(ops.CleanerPass, (broker,)),
-                    state.with_replica(broker, self.parts.cleaned(number, bounds)),
-                )
+                after = state.with_replica(broker, self.parts.cleaned(number, bounds))
+                yield interned(ops.CleanerPass, (broker,)), after
         aged = tuple((broker, self.parts.aged(number)) for broker, number in state.replicas)
-        yield ops.interned(ops.TimePasses), state._replace(replicas=aged)
+        yield interned(ops.TimePasses), state._replace(replicas=aged)
         if protocol is not None:
             yield from self._messages(state, protocol)
 
@@ -204,20 +203,20 @@ class StateSpace(ClusterSpace):
     def _outage(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         if state.unassigned:
             assigned = state._replace(unassigned=False)
-            yield ops.interned(ops.AssignAgain, LEAVES), self._coordinate(assigned, Coordination.add, LEAVES)
+            yield interned(ops.AssignAgain, LEAVES), self._coordinate(assigned, Coordination.add, LEAVES)
         elif state.away:
             copied = self.parts.copied(state.replica(LEAVES), state.replica(state.leader))
             returned = state.with_replica(LEAVES, copied)._replace(away=False)
             # A replica that was assigned all the time counts already.
-            yield ops.interned(ops.Heal, ops.OUTAGE, LEAVES), self._coordinate(returned, Coordination.joined, LEAVES)
+            yield interned(ops.Heal, ops.OUTAGE, LEAVES), self._coordinate(returned, Coordination.joined, LEAVES)
         elif state.may_leave and state.leader != LEAVES and LEAVES in dict(state.replicas):
-            yield ops.interned(ops.Inject, ops.OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
+            yield interned(ops.Inject, ops.OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
 
     def _joining(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         number, leader = state.replica(JOINS), state.replica(state.leader)
-        yield ops.interned(ops.CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
+        yield interned(ops.CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
         joined = state.with_replica(JOINS, self.parts.copied(number, leader))._replace(joining=False)
-        yield ops.interned(ops.JoinIsr, JOINS), self._coordinate(joined, Coordination.joined, JOINS)
+        yield interned(ops.JoinIsr, JOINS), self._coordinate(joined, Coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[ops.Operation, State]]:
         changed, change = state._replace(may_change=False), self.bound.change
@@ -226,20 +225,20 @@ class StateSpace(ClusterSpace):
             for broker in filter(state.is_in_sync, followers):
                 progress = self.parts.progress(state.replica(broker), state.clients)
                 led = self._coordinate(changed._replace(leader=broker), Coordination.elect, broker, progress)
-                yield ops.interned(ops.ElectLeader, broker), led
+                yield interned(ops.ElectLeader, broker), led
         elif change in {ADD, HAND_OVER} and JOINS not in dict(state.replicas):
             replicas = (*state.replicas, (JOINS, self.parts.empty))
             added = changed._replace(replicas=replicas, joining=True, may_change=change == HAND_OVER)
-            yield ops.interned(ops.AddReplica, JOINS), self._coordinate(added, Coordination.add, JOINS)
+            yield interned(ops.AddReplica, JOINS), self._coordinate(added, Coordination.add, JOINS)
         elif change == REMOVE:
             for broker in followers:
                 replicas = tuple(pair for pair in state.replicas if pair[0] != broker)
                 after = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if after.away else ()
-                yield ops.interned(ops.Unassign, broker), self._coordinate(after, Coordination.remove, broker, away)
+                yield interned(ops.Unassign, broker), self._coordinate(after, Coordination.remove, broker, away)
         elif change == REASSIGN and state.away:
             unassigned = changed._replace(unassigned=True)
-            yield ops.interned(ops.Unassign, LEAVES), self._coordinate(unassigned, Coordination.remove, LEAVES, ())
+            yield interned(ops.Unassign, LEAVES), self._coordinate(unassigned, Coordination.remove, LEAVES, ())
 
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[ops.Operation, State]]:
         for broker, number in state.replicas:
@@ -249,12 +248,12 @@ class StateSpace(ClusterSpace):
             change = (
                 Coordination.report if self._is_delayed else partial(Coordination.receive_report, away=state.absent)
             )
-            yield ops.interned(ops.SendReport, broker), self._coordinate(state, change, broker, progress)
+            yield interned(ops.SendReport, broker), self._coordinate(state, change, broker, progress)
         for number, message in enumerate(sorted(protocol.sent), 1):
             if not state.is_down(protocol.receiver(message)):
                 deliver = partial(Coordination.deliver, again=self._is_delayed and self._is_reduced)
                 after = self._coordinate(state, deliver, message, state.absent)
-                yield ops.interned(ops.MessageArrives, number), after
+                yield interned(ops.MessageArrives, number), after
 
     def normalized(self, state: State, progress: Bounds) -> State:
         """Return the state after the leader's report of its ``progress``, without parts that make no difference."""
