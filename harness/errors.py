@@ -57,7 +57,8 @@ def raised_as(kind: Callable[[str], Exception], description: str, *caught: type[
     try:
         yield
     except caught as error:
-        raise kind(f"{description}: {getattr(error, 'strerror', None) or error}") from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise kind(f"{description}: {reason}") from error
 
 
 @contextmanager

@@ -194,10 +194,9 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
 
 def _failure(error: KafkaError) -> clients.ClientError:
     name = _NAMES.get(error.name(), error.name())
+    refusal = name if name in clients.REFUSALS else ""
     # Only operations with an abortable error certainly had no effect.
-    return clients.ClientError(
-        str(error), certainly=error.txn_requires_abort(), refusal=name if name in clients.REFUSALS else ""
-    )
+    return clients.ClientError(str(error), certainly=error.txn_requires_abort(), refusal=refusal)
 
 
 @contextmanager

@@ -136,12 +136,10 @@ class NodeConnection:
 
         Raises `HarnessError` with the script's message if it fails, and if the node does not answer.
         """
-        try:
+        with raised_as(HarnessError, f"{self.node} does not answer", OSError, EOFError, SSHException):
             _, out, err = self._client.exec_command(script, timeout=timeout_s)
             stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
             code = out.channel.recv_exit_status()
-        except (OSError, EOFError, SSHException) as error:
-            raise HarnessError(f"{self.node} does not answer: {error or type(error).__name__}") from error
         if code != 0:
             words = " ".join((stderr or stdout).split()) or f"exit code {code}"
             raise HarnessError(f"{self.node}: `{script}`: {words}")

@@ -168,9 +168,8 @@ def judge_run(
     results = replace(results, findings=[*results.findings, *stuck, *wrong])
     verdict = assemble(manifest, results, missing=missing, protection=protection)
     groups = consequences.group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
-    return replace(
-        verdict, findings=consequences.with_consequences(verdict.findings, views, groups), applications=views
-    )
+    findings = consequences.with_consequences(verdict.findings, views, groups)
+    return replace(verdict, findings=findings, applications=views)
 
 
 def store(folder: RunFolder, verdict: Verdict, results: Results | None) -> None:

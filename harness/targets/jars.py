@@ -240,6 +240,5 @@ def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
     Raises `UsageError` as `jars_for` does, and for a target without such an application.
     """
     full = f"{name}-{RELEASES[name].version_for(target)}"
-    return materialise(
-        locks.read_digests(locks.LOCKS / f"{full}.lock"), cache_root() / "jars" / full, fetch_locked, on_progress
-    )
+    digests = locks.read_digests(locks.LOCKS / f"{full}.lock")
+    return materialise(digests, cache_root() / "jars" / full, fetch_locked, on_progress)

@@ -19,16 +19,8 @@ from harness.errors import HarnessError, UsageError
 from harness.escape import escape
 from harness.judge.finding import name_of
 from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition, transactions
+from harness.kafka_api import fetch as fetch_api
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import (
-    LATEST,
-    NO_SUCH_OFFSET,
-    ReplicaState,
-    choose_version,
-    fetch,
-    list_log_ends,
-    list_offsets,
-)
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import describe_log_dirs
 
@@ -120,17 +112,17 @@ def _request_statuses(
     """Request the status of replicas. ``starts``: where to Fetch if a broker does not report the log end offset."""
 
     def ask(broker: int, caller: Connection) -> dict[TopicPartition, ReplicaStatus | str]:
-        version = caller.ask(choose_version())
-        ends = caller.ask(list_log_ends(replicas[broker]))
+        version = caller.ask(fetch_api.choose_version())
+        ends = caller.ask(fetch_api.list_log_ends(replicas[broker]))
         fetch_at = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
         offsets = {tp: offset for tp, offset in fetch_at.items() if isinstance(offset, int)}
-        states = caller.ask(fetch(offsets, max_bytes=1, version=version)) if offsets else {}
+        states = caller.ask(fetch_api.fetch(offsets, max_bytes=1, version=version)) if offsets else {}
         # The last request: open transactions are at least as new as the high watermark.
         producers = caller.ask(transactions.describe_producers(offsets)) if offsets else {}
         statuses: dict[TopicPartition, ReplicaStatus | str] = {}
         for tp, end in ends.items():
             state = states.get(tp, end)
-            if isinstance(state, ReplicaState):
+            if isinstance(state, fetch_api.ReplicaState):
                 reported = state.log_start, state.high_watermark, state.last_stable_offset
                 log_end = end if isinstance(end, int) else None
                 statuses[tp] = ReplicaStatus(*reported, log_end, transactions.open_transactions(producers[tp]))
@@ -190,18 +182,18 @@ def spans_between(
         with cluster.client.connection(leader, PATIENT) as connection:
             ends, starts, stops = (
                 {} if time_ms is None else _offsets_at(connection, partitions, time_ms)
-                for time_ms in (LATEST, since_ms, until_ms)
+                for time_ms in (fetch_api.LATEST, since_ms, until_ms)
             )
         for tp in partitions:
-            start, stop = starts.get(tp, 0), stops.get(tp, NO_SUCH_OFFSET)
-            is_open = stop in {NO_SUCH_OFFSET, ends[tp]}
-            spans[tp] = Span(ends[tp] if start == NO_SUCH_OFFSET else start, MAX_INT64 if is_open else stop)
+            start, stop = starts.get(tp, 0), stops.get(tp, fetch_api.NO_SUCH_OFFSET)
+            is_open = stop in {fetch_api.NO_SUCH_OFFSET, ends[tp]}
+            spans[tp] = Span(ends[tp] if start == fetch_api.NO_SUCH_OFFSET else start, MAX_INT64 if is_open else stop)
     return spans
 
 
 def _offsets_at(leader: Connection, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
     offsets = {}
-    for tp, offset in leader.ask(list_offsets(dict.fromkeys(partitions, time_ms))).items():
+    for tp, offset in leader.ask(fetch_api.list_offsets(dict.fromkeys(partitions, time_ms))).items():
         if isinstance(offset, str):
             raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
         offsets[tp] = offset

@@ -16,6 +16,8 @@ from io import BytesIO
 from typing import Any
 from uuid import UUID
 
+from harness.errors import raised_as
+
 Fields = list[dict[str, Any]]
 
 
@@ -50,11 +52,10 @@ class MessageFormat:
             return {}
         is_flexible = self.first_flexible is not None and version >= self.first_flexible
         file = BytesIO(data)
-        try:
-            fields = self.struct.decode(file, version=version, compact=is_flexible, tagged=is_flexible)
         # kafka-python asserts that a struct in a tagged field has no tagged fields, and reads None for a cut string.
-        except (struct.error, ValueError, AssertionError, TypeError, AttributeError) as error:
-            raise ValueError(f"malformed {self.name}: {error or type(error).__name__}") from error
+        errors = struct.error, ValueError, AssertionError, TypeError, AttributeError
+        with raised_as(ValueError, f"malformed {self.name}", *errors):
+            fields = self.struct.decode(file, version=version, compact=is_flexible, tagged=is_flexible)
         if rest := len(file.read()):
             raise ValueError(f"malformed {self.name}: {rest} bytes follow the message")
         return self._checked(self.struct, fields, version)
