@@ -15,19 +15,8 @@ from kafka.protocol import producer as protocol
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
-from harness.kafka_api import TopicPartition
-from harness.kafka_api.messages import (
-    Request,
-    acknowledged,
-    errors_in,
-    numbers_per_topic,
-    partitions_in,
-    per_topic,
-    raise_for_errors,
-    raise_if_incomplete,
-    request,
-    results_in,
-)
+from harness.kafka_api import TopicPartition, messages
+from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, request
 
 NO_OFFSET: Final = -1
 VERSION: Final = 7
@@ -85,9 +74,9 @@ def fetch_offsets(
 
     def decode(answer: Any) -> CommittedOffsets:
         if not answer.error_code:
-            raise_if_incomplete(answer, f"offsets of group {group}", len(asked))
-        offsets = {tp: p.committed_offset for tp, p in partitions_in(answer.topics) if not p.error_code}
-        errors = [why for _, why in errors_in(answer.to_dict())]
+            messages.raise_if_incomplete(answer, f"offsets of group {group}", len(asked))
+        offsets = {tp: p.committed_offset for tp, p in messages.partitions_in(answer.topics) if not p.error_code}
+        errors = [why for _, why in messages.errors_in(answer.to_dict())]
         return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, *errors[:1])
 
     topics = None if partitions is None else numbers_per_topic(asked)
@@ -102,7 +91,7 @@ def fetch_offsets_of_groups(
         OffsetFetchRequest,
         8,  # the first with several groups in a request (KIP-709)
         lambda answer: {
-            group.group_id: results_in(group.topics, attrgetter("committed_offset"))
+            group.group_id: messages.results_in(group.topics, attrgetter("committed_offset"))
             for group in answer.groups
             if not group.error_code
         },
@@ -115,7 +104,7 @@ def list_groups() -> Request[list[str]]:
     """Return the groups that a broker coordinates and this user may describe. Raises `HarnessError` for a refusal."""
 
     def decode(answer: Any) -> list[str]:
-        raise_for_errors(answer, "groups cannot be listed")
+        messages.raise_for_errors(answer, "groups cannot be listed")
         return [group.group_id for group in answer.groups]
 
     return request(ListGroupsRequest, 3, decode)
@@ -150,7 +139,7 @@ def init_producer_id(
     """
 
     def decode(answer: Any) -> ProducerIdentity:
-        raise_for_errors(answer, "a producer id")
+        messages.raise_for_errors(answer, "a producer id")
         return ProducerIdentity(transactional_id, answer.producer_id, answer.producer_epoch)
 
     producer = asdict(known or ProducerIdentity(transactional_id))
@@ -203,7 +192,7 @@ def end_transaction(
     """End the producer's transaction; its markers are written after the answer. Return the later identity."""
 
     def decode(answer: Any) -> ProducerIdentity:
-        raise_for_errors(answer, "the end of a transaction")
+        messages.raise_for_errors(answer, "the end of a transaction")
         if transaction_version == 1:
             return producer
         return ProducerIdentity(producer.transactional_id, answer.producer_id, answer.producer_epoch)

@@ -14,18 +14,8 @@ from kafka.errors import TopicAlreadyExistsError
 from kafka.protocol import admin
 
 from harness.broker_files.copies.selection import listed
-from harness.kafka_api import TopicPartition
-from harness.kafka_api.messages import (
-    Request,
-    acknowledged,
-    error_name,
-    errors_in,
-    numbers_per_topic,
-    partitions_in,
-    per_topic,
-    raise_for_errors,
-    request,
-)
+from harness.kafka_api import TopicPartition, messages
+from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, request
 
 TIMEOUT_MS: Final = 5_000
 
@@ -104,10 +94,10 @@ def list_reassignments(partitions: Iterable[TopicPartition]) -> Request[dict[Top
     """Return the reassignments under way of these partitions (KIP-455). A user needs Describe on the cluster."""
 
     def decode(answer: Any) -> dict[TopicPartition, Reassignment]:
-        raise_for_errors(answer, "reassignments are unknown")
+        messages.raise_for_errors(answer, "reassignments are unknown")
         return {
             tp: Reassignment(frozenset(p.adding_replicas), frozenset(p.removing_replicas))
-            for tp, p in partitions_in(answer.topics)
+            for tp, p in messages.partitions_in(answer.topics)
         }
 
     topics = numbers_per_topic(partitions)
@@ -134,9 +124,9 @@ def describe_log_dirs(partitions: Iterable[TopicPartition], *, version: int = 1)
     topics = numbers_per_topic(partitions, name="topic", partitions="partitions")
 
     def decode(answer: Any) -> LogDirs:
-        errors = (why for _, why in errors_in(answer.to_dict()))
+        errors = (why for _, why in messages.errors_in(answer.to_dict()))
         directories = [directory for directory in answer.results if not directory.error_code]
-        replicas = (replica for directory in directories for replica in partitions_in(directory.topics))
+        replicas = (replica for directory in directories for replica in messages.partitions_in(directory.topics))
         usable = min((directory.usable_bytes for directory in directories), default=-1)
         return LogDirs(
             {tp: p.partition_size for tp, p in replicas if not p.is_future_key},
@@ -175,7 +165,7 @@ def describe_configs(
 
     def decode(answer: Any) -> dict[str, dict[str, ConfigEntry] | str]:
         return {
-            result.resource_name: error_name(result.error_code)
+            result.resource_name: messages.error_name(result.error_code)
             if result.error_code
             else {c.name: ConfigEntry(c.value, c.config_source == EXPLICIT_SOURCE[kind]) for c in result.configs}
             for result in answer.results
@@ -204,7 +194,7 @@ def alter_configs(kind: int, changes: Mapping[str, Mapping[str, str | None]]) ->
         admin.IncrementalAlterConfigsRequest,
         1,
         lambda answer: {
-            result.resource_name: result.error_message or error_name(result.error_code)
+            result.resource_name: result.error_message or messages.error_name(result.error_code)
             for result in answer.responses
             if result.error_code
         },
