@@ -32,12 +32,16 @@ from typing import IO, Any, Final
 from harness.errors import UsageError
 from harness.host.clock import Clock
 
+INVOKE, OK, FAIL = "invoke", "ok", "fail"
+"""Types of events."""
 FETCH_OFFSETS, CONSUME = "fetch offsets", "consume"
 """Operations of groups on their coordinators; `workloads.group_consumers` describes their additional fields."""
 HEADER_TXN = "txn"
 """Record header: ``<transactional id>/<txn>``."""
 HEADER_OP = "op"
 """Record header: the producing operation's number."""
+DELETE_RECORDS, RECREATE = "delete records", "recreate topic"
+"""Operations of administrators. The former has ``before``, the offset up to which records go."""
 INJECT, HEAL = "inject", "heal"
 """Verbs of the events of a soak's faults, before the names of faults in ``f``."""
 
@@ -100,7 +104,7 @@ class History:
         with self._lock:
             self._op += 1
             event = {**fields, "op": self._op}
-            self._write("invoke", event)
+            self._write(INVOKE, event)
         return event
 
     def complete(self, kind: str, event: dict[str, Any], **more: Any) -> None:
@@ -110,7 +114,7 @@ class History:
 
     def note(self, f: str, *, process: str, phase: str, **observed: Any) -> None:
         """Record an observation, whose part is its process, as an operation that succeeded."""
-        self.complete("ok", self.invoke(f=f, process=process, part=process, phase=phase), **observed)
+        self.complete(OK, self.invoke(f=f, process=process, part=process, phase=phase), **observed)
 
     def close(self) -> None:
         """Close the file; nothing more can be recorded."""
@@ -135,10 +139,10 @@ class FaultTimes:
 
 
 _TIMES: Final = {
-    (INJECT, "invoke"): "inject_ms",
-    (INJECT, "ok"): "active_ms",
-    (HEAL, "invoke"): "heal_ms",
-    (HEAL, "ok"): "healed_ms",
+    (INJECT, INVOKE): "inject_ms",
+    (INJECT, OK): "active_ms",
+    (HEAL, INVOKE): "heal_ms",
+    (HEAL, OK): "healed_ms",
 }
 
 

@@ -16,21 +16,10 @@ from harness.clients import NO_OFFSET, Answered, ClientError, Headers, Library, 
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api import TopicPartition
-from harness.run_folder.history import History, read_lines
+from harness.run_folder.history import DELETE_RECORDS, FAIL, INVOKE, OK, RECREATE, History, read_lines
 from harness.schedules.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
 from harness.schedules.schedule import RoundClient
-from harness.soak.evidence.client_log import (
-    ABORTED,
-    COMMITTED,
-    DELETE_RECORDS,
-    FAIL,
-    INVOKE,
-    OK,
-    RECREATE,
-    UNKNOWN,
-    client_log_of,
-    events_for_checkers,
-)
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, client_log_of, events_for_checkers
 from harness.soak.play.clients import MOST_POLLS, MOST_UNANSWERED, ClientProcess
 
 INFO = "info"

@@ -14,8 +14,8 @@ from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.judge.group_offsets import GroupView, replayed, wrong_offsets
 from harness.kafka_api import UNSTABLE_OFFSET
+from harness.run_folder.history import FAIL, INVOKE, OK, RECREATE
 from harness.run_folder.store import RunFolder
-from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.internal_topics import ANSWERS, answered, refusal_in, serves_groups
 from harness.soak.judge.group_truth import NAMELESS, GroupLog, compare_groups, group_log_of
 

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numba
 from numba import int8, int32, int64, types, uint64
 
-from harness.broker_files.segments.batches import (
-    APPEND_TIME,
-    CODEC_MASK,
-    CONTROL,
-    LEAST_BYTES,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAX_BATCH_BYTES,
-)
-from harness.broker_files.segments.batches import HEADER as _HEADER
+from harness.broker_files.segments import batches as segments
+from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, LOG_OVERHEAD, MAGIC
 from harness.broker_files.segments.blocks import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.jit import BYTES, compiled, copy_bytes, inlined, load_byte
@@ -35,9 +27,9 @@ READ, CUT, WRONG, ZERO, FULL = 0, 1, 2, 3, 4
 """The end of a walk: at the end of the data, inside a batch, at data that no broker writes, at a length of zero, or at
 the end of the rows."""
 
-_HEADER_BYTES = _HEADER.size
+_HEADER_BYTES, _MAX_BATCH_BYTES = segments.HEADER.size, segments.MAX_BATCH_BYTES
 _KNOWN_CODECS = len(CODECS)
-_LEAST_BYTES_0, _LEAST_BYTES_1 = LEAST_BYTES
+_LEAST_BYTES_0, _LEAST_BYTES_1 = segments.LEAST_BYTES
 _CONTROL_KEY_BYTES, _CONTROL_VALUE_BYTES = 4, 6
 
 _BEYOND = 1 << 62
@@ -185,7 +177,7 @@ def walk_batches(  # noqa: PLR0911
         magic = data[at + 16]
         least = _HEADER_BYTES if magic == MAGIC else _LEAST_BYTES_1 if magic == 1 else _LEAST_BYTES_0
         size = LOG_OVERHEAD + length
-        if magic > MAGIC or not least <= size <= MAX_BATCH_BYTES:
+        if magic > MAGIC or not least <= size <= _MAX_BATCH_BYTES:
             return count, at, WRONG
         if size > available:
             return count, at, CUT

@@ -10,19 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError, raised_as
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
-from harness.models.world.world import (
-    ABSENT,
-    BROKERS,
-    IDEMPOTENT,
-    KILL,
-    MODEL,
-    OUTCOMES,
-    PAUSE,
-    PLAIN,
-    PRODUCERS,
-    STOP,
-    Rules,
-)
+from harness.models.world.world import ABSENT, BROKERS, FAULTS, IDEMPOTENT, MODEL, OUTCOMES, PLAIN, PRODUCERS, Rules
 from harness.schedules import operations as ops
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import RoundPlan, RoundTopic, Schedule, in_order, read_schedule, unsupported
@@ -33,7 +21,7 @@ REPLICAS: Final = (1, 3, 2)
 """The replicas of a partition at the beginning, the leader first."""
 TRANSACTIONAL, SECOND = PRODUCERS
 TIME_PASSES, EXPIRE, REST = ops.TimePasses(), ops.ProducersExpire(), ops.Rest()
-LEAVES: Final = tuple(ops.Inject(fault, ABSENT) for fault in (KILL, STOP, PAUSE))
+LEAVES: Final = tuple(ops.Inject(fault, ABSENT) for fault in FAULTS)
 RETURN, JOIN = ops.Heal(ops.OUTAGE, ABSENT), ops.JoinIsr(ABSENT)
 CLUSTER_WIDE: Final = (ops.Inject, ops.Heal, ops.CleanerPass, ops.TimePasses, ops.ProducersExpire)
 """Operations of the whole cluster: when many schedules run on one cluster, they have these in common."""

@@ -38,7 +38,7 @@ PLAIN, IDEMPOTENT = "p", "i"
 BROKERS: Final = (1, 2, 3)
 ABSENT: Final = 2
 """The broker that may go down."""
-KILL, STOP, PAUSE = "kill", "stop", "pause"
+FAULTS = KILL, STOP, PAUSE = "kill", "stop", "pause"
 """The faults of ABSENT: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
 OUTCOMES: Final = (COMMIT, ABORT)
 
@@ -338,5 +338,5 @@ ACTIONS: Final[Mapping[type, Callable[[World, Any], bool]]] = {
     ops.Rest: lambda *_: True,
 }
 """The function of each operation that models perform; it returns whether the operation is possible now."""
-MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({ops.OUTAGE, KILL, STOP, PAUSE}))
+MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({ops.OUTAGE, *FAULTS}))
 """Broker 2 may have these faults, once. After kill and stop it starts again."""

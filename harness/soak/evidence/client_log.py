@@ -15,11 +15,9 @@ from typing import Any, Final
 
 from harness.judge.finding import PlaceOf
 from harness.kafka_api import TopicPartition
+from harness.run_folder.history import DELETE_RECORDS, FAIL, INVOKE, OK, RECREATE
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
-INVOKE, OK, FAIL = "invoke", "ok", "fail"
-DELETE_RECORDS, RECREATE = "delete records", "recreate topic"
-"""Operations of administrators in a history. The former has ``before``, the offset up to which records go."""
 OUTCOMES: Final = {"commit": COMMITTED, "abort": ABORTED}
 """Outcomes of transactions by the operations that end them."""
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.run_folder.history import FaultTimes, fault_times
-from harness.soak.evidence.client_log import INVOKE, OK, OUTCOMES, recreations, transaction_of
+from harness.run_folder.history import INVOKE, OK, FaultTimes, fault_times
+from harness.soak.evidence.client_log import OUTCOMES, recreations, transaction_of
 from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
 

@@ -23,20 +23,10 @@ from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.judge.consequences import STUCK_GROUP
 from harness.judge.finding import place_named
 from harness.judge.group_offsets import GroupKey, GroupView
+from harness.run_folder.history import FAIL, INVOKE, OK, RECREATE
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import GROUPS, Symptom
-from harness.soak.evidence.client_log import (
-    ABORTED,
-    COMMITTED,
-    FAIL,
-    INVOKE,
-    OK,
-    OUTCOMES,
-    RECREATE,
-    UNKNOWN,
-    transaction_of,
-    transactions_of,
-)
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, OUTCOMES, UNKNOWN, transaction_of, transactions_of
 
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NAMELESS: Final = ""

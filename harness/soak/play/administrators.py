@@ -9,12 +9,11 @@ from typing import Any
 from harness.cluster.cluster import Cluster
 from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
-from harness.run_folder.history import HEAL, INJECT, History
+from harness.run_folder.history import DELETE_RECORDS, HEAL, INJECT, RECREATE, History
 from harness.schedules import operations as ops
 from harness.schedules.scenario import Phase
 from harness.schedules.schedule import RoundPlan
 from harness.soak.draw.workload import HOLD_S
-from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
 from nemesis import FAULTS
 from nemesis.fault import FaultContext
 from nemesis.unassign import assign_again, is_placed
