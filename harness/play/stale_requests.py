@@ -19,20 +19,9 @@ from harness.broker_files.segments.records import Record
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.run_verdict import LONGEST_SILENCE_S, STALLED_S
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import TopicPartition, client_requests
 from harness.kafka_api.address import Address
-from harness.kafka_api.client_requests import (
-    END,
-    ProducerIdentity,
-    add_offsets,
-    add_partition,
-    commit_in_transaction,
-    delete_offset,
-    end_transaction,
-    fetch_offsets,
-    init_producer_id,
-    produce,
-)
+from harness.kafka_api.client_requests import END, ProducerIdentity, add_partition, end_transaction, init_producer_id
 from harness.kafka_api.connection import RetryPolicy, ask, retried
 from harness.kafka_api.fetch import choose_version, list_high_watermarks, list_log_ends, list_log_starts
 from harness.kafka_api.messages import RefusedError, Request, RetriableError
@@ -111,12 +100,12 @@ class _Requests:
         yield stale("a marker of a fenced producer in a transaction", leader, _abort(fenced, epoch))
         of_group = partial(self.coordinator, CoordinatorType.GROUP)
         if has_groups:
-            self.valid(coordinator, add_offsets(producer, TOPIC))
-            self.valid(of_group, commit_in_transaction(producer, TOPIC, {PARTITION: 1}))
+            self.valid(coordinator, client_requests.add_offsets(producer, TOPIC))
+            self.valid(of_group, client_requests.commit_in_transaction(producer, TOPIC, {PARTITION: 1}))
         self.complete(producer)
         if has_groups:
             self.wait_offsets(of_group, {PARTITION: 1})
-            self.valid(of_group, delete_offset(TOPIC, PARTITION))
+            self.valid(of_group, client_requests.delete_offset(TOPIC, PARTITION))
             self.wait_offsets(of_group, {})
         yield stale("a marker of a fenced producer", leader, _abort(fenced, LATEST))
         yield stale("a marker of a fenced coordinator", leader, _abort(producer, FENCED))
@@ -157,7 +146,7 @@ class _Requests:
 
     def batch(self, producer: ProducerIdentity, sequence: int, version: int = 1) -> Request[None]:
         batch = _batch(producer, sequence, self.cluster.clock.time_ms())
-        return produce(PARTITION, batch, producer.transactional_id, version)
+        return client_requests.produce(PARTITION, batch, producer.transactional_id, version)
 
     def write(self, producer: ProducerIdentity, sequence: int, version: int = 1) -> None:
         self.valid(self.leader, self.batch(producer, sequence, version))
@@ -174,7 +163,10 @@ class _Requests:
 
     def wait_offsets(self, of_group: Where, offsets: Mapping[TopicPartition, int]) -> None:
         def lacks() -> str:
-            requests = [fetch_offsets(TOPIC, partitions, require_stable=True) for partitions in (None, [PARTITION])]
+            requests = [
+                client_requests.fetch_offsets(TOPIC, partitions, require_stable=True)
+                for partitions in (None, [PARTITION])
+            ]
             answers = [self.valid(of_group, request) for request in requests]
             return "" if all(answer.offsets == offsets for answer in answers) else f"the answers are {answers}"
 

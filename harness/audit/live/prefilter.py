@@ -13,16 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.audit.live.broker_reports import (
-    FINISHED,
-    ONGOING,
-    ReplicaStatus,
-    ReplicaStatuses,
-    TransactionDescriptions,
-    UnreadableTopicError,
-    ask_coordinators,
-    replica_statuses,
-)
+from harness.audit.live import broker_reports
+from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
@@ -100,7 +92,7 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
     Raises `UsageError` where this user may not read a topic.
     """
     before = replica_statuses(cluster)
-    coordinator_answers = ask_coordinators(cluster, before.open_producers)
+    coordinator_answers = broker_reports.ask_coordinators(cluster, before.open_producers)
     latest = replica_statuses(cluster)
     pending = [
         *by_open_transactions(cluster.state, before, latest, coordinator_answers, cluster.client.clock.time_ms()),
@@ -133,7 +125,7 @@ def prefilter_readable(cluster: AuditedCluster) -> tuple[AuditedCluster, Prefilt
     while True:
         try:
             return cluster, prefilter(cluster), tuple(unreadable)
-        except UnreadableTopicError as error:
+        except broker_reports.UnreadableTopicError as error:
             unreadable.append(str(error))
             cluster = cluster.only({place for place in cluster.state.partitions if place[0] != error.topic})
 
@@ -223,9 +215,9 @@ def _why_ended(
         is_old = 0 <= transaction.last_time_ms < now_ms - UNKNOWN_MS
         return unknown if is_old and not coordinator_answers.gaps else None
     coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
-    if described.state in FINISHED:
+    if described.state in broker_reports.FINISHED:
         return f"{coordinator} says {described.state}"
-    if described.state != ONGOING:
+    if described.state != broker_reports.ONGOING:
         return None
     if described.producer_epoch > transaction.producer_epoch:
         return f"{coordinator} is at epoch {described.producer_epoch} already, not {transaction.producer_epoch}"

@@ -21,16 +21,9 @@ from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
 from harness.kafka_api import OUT_OF_RANGE, TopicPartition
+from harness.kafka_api import fetch as fetch_api
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.fetch import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ReplicaState,
-    choose_version,
-    fetch,
-    list_log_ends,
-    list_log_starts,
-)
+from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, fetch, list_log_ends
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
 
 FETCH_BYTES = 8 << 20
@@ -236,7 +229,7 @@ class BrokerReader:
         """Continue at the log start offset where retention has removed what was to be read next."""
         partition, position = replica.partition, replica.position(isolation)
         if error == OUT_OF_RANGE:
-            log_start = self.broker.ask(list_log_starts([partition]))[partition]
+            log_start = self.broker.ask(fetch_api.list_log_starts([partition]))[partition]
             if isinstance(log_start, int) and log_start > position:
                 replica.advance(isolation, log_start)
             else:
@@ -295,7 +288,7 @@ def open_reader(
 ) -> BrokerReader:
     """Return a reader whose answers fit into the bucket of the rate limit."""
     fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
-    return BrokerReader(connection, clock, write, pay, connection.ask(choose_version()), fetch_bytes)
+    return BrokerReader(connection, clock, write, pay, connection.ask(fetch_api.choose_version()), fetch_bytes)
 
 
 def _drop_done(

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.records import Record
-from harness.errors import raised_as
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -115,7 +114,7 @@ def transaction_state(record: Record) -> TransactionState | None:
     that are not UTF-8 and values whose other fields are damaged are evidence too.
     """
     key = record.key or b""
-    with raised_as(ValueError, "malformed transaction state", struct.error):
+    try:
         version, size = _TRANSACTION_KEY.unpack_from(key)
         if version != 0:
             return None
@@ -125,6 +124,8 @@ def transaction_state(record: Record) -> TransactionState | None:
         if record.value is None:
             return TransactionState(transactional_id, None, None)
         version, producer_id, _, _, number = _TRANSACTION_VALUE.unpack_from(record.value)
+    except struct.error as error:
+        raise ValueError(f"malformed transaction state: {error}") from error
     if version not in {0, 1}:
         return None
     if not 0 <= number < len(STATES):

@@ -26,7 +26,6 @@ from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
 from harness.broker_files.segments.blocks import HEADERS, Block, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.folder import live_segments
-from harness.errors import raised_as
 
 if TYPE_CHECKING:
     from harness.broker_files.segments.blocks import Batches
@@ -107,8 +106,10 @@ def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]
     Raises ``ValueError`` for a malformed record, an unknown version of frame or message, and another type.
     """
     data = BytesIO(value or b"")
-    with raised_as(ValueError, "malformed frame of a metadata record", struct.error):
+    try:
         frame_version, number, version = (UnsignedVarInt32.decode(data) for _ in range(3))
+    except struct.error as error:
+        raise ValueError(f"malformed frame of a metadata record: {error}") from error
     if frame_version != FRAME_VERSION:
         raise ValueError(f"frame version {frame_version} of a metadata record: only version {FRAME_VERSION} is known")
     record_type = RecordType(number)
