@@ -29,6 +29,7 @@ from harness.audit.explain.attribution import Disputes, attribute, attribute_spa
 from harness.audit.explain.impact import with_cause, with_impact
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
+from harness.audit.in_flight import without_in_flight
 from harness.broker_files.copies.copies import Copies, find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
@@ -322,4 +323,6 @@ def audit_disk(
             with stages_reported(session, progress.tasks):
                 rows = judge_copies(session, [copies])
             copies = replace(copies, notes=(*copies.notes, *uncleaned_notes(copies, rows["replicas"])))
-            return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})
+            rows, unclear = without_in_flight(copies, rows)
+            timings_s = {"check": round(time.monotonic() - started_s, 3)}
+            return assemble(copies, rows, timings_s=timings_s, unknown=unclear)
