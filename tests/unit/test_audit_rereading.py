@@ -10,17 +10,7 @@ from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
-from harness.audit.live.settle import (
-    CHANGING,
-    MOST_SHARES,
-    READINGS,
-    CheckedReading,
-    DisputedItem,
-    merged,
-    read_in_shares,
-    read_until_settled,
-    still_there,
-)
+from harness.audit.live.settle import CheckedReading, DisputedItem, still_there
 from harness.audit.live.spool import SpoolLimitError, waves_of
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
@@ -63,7 +53,7 @@ class Script:
         return {replace(i, shown_by=settle.UNANSWERED) if i.offset in self.unanswered else i for i in still}
 
     def result(self) -> CheckedReading:
-        return read_until_settled(self.read, BOTH, self.still_there)
+        return settle.read_until_settled(self.read, BOTH, self.still_there)
 
 
 def test_what_agrees_and_a_difference_that_is_still_there_are_read_once() -> None:
@@ -88,10 +78,10 @@ def test_a_difference_that_may_hide_others_and_goes_away_is_looked_for_again(tab
 
 
 def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readings() -> None:
-    readings = [reading(missed_marker=[row(A, number)]) for number in range(READINGS)]
-    script = Script(*readings, gone=range(READINGS))
+    readings = [reading(missed_marker=[row(A, number)]) for number in range(settle.READINGS)]
+    script = Script(*readings, gone=range(settle.READINGS))
     result = script.result()
-    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", CHANGING),)})
+    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", settle.CHANGING),)})
     assert script.readings == []
 
 
@@ -194,7 +184,7 @@ def test_differences_beyond_a_limit_are_not_looked_up_and_leave_the_partition_un
 def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() -> None:
     raised = [{"name": "unexplained", "reason": "?"}]
     waves = [reading(stuck_lso=[row(A, 1)], raised=raised), reading(stuck_lso=[row(B, 2)], raised=raised)]
-    both = merged([*waves, reading(unknown={("c", 0): (BUSY,)})])
+    both = settle.merged([*waves, reading(unknown={("c", 0): (BUSY,)})])
     assert (both.rows["stuck_lso"], both.rows["raised"]) == ([row(A, 1), row(B, 2)], raised)
     assert both.unknown == {("c", 0): (BUSY,)}
 
@@ -217,11 +207,11 @@ def test_too_much_data_is_read_by_shares_of_its_keys() -> None:
         return reading(stuck_lso=[stuck, row(A, share.number + 2)], raised=raised, unknown={B: (BUSY,)})
 
     most, raised = 4, [{"name": "unexplained", "reason": "?"}]
-    result = read_in_shares(read, BOTH)
+    result = settle.read_in_shares(read, BOTH)
     assert asked == [(0, 1), (0, 2), (1, 2), (1, 4), (3, 4)]
     keys = {row["offset"]: row["key"] for row in result.rows["stuck_lso"]}
     assert (keys, len(result.rows["stuck_lso"])) == ({1: b"K", 2: None, 3: None, 5: None}, 4)
     assert (result.unknown, result.rows["raised"]) == ({B: (BUSY,)}, raised)
-    most = MOST_SHARES * 2
+    most = settle.MOST_SHARES * 2
     text = "it takes 5 MiB, even for one of 256 parts of its keys"
-    assert read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}
+    assert settle.read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}

@@ -3,20 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import metadata_logs
 import pytest
-from metadata_logs import (
-    FOLDER,
-    Written,
-    change,
-    encode_log,
-    encode_snapshot,
-    partition,
-    snapshot_name,
-    topic,
-    topic_id,
-    write_metadata_log,
-    write_topic_id,
-)
+from metadata_logs import FOLDER, Written, change, topic_id, write_metadata_log
 
 from harness.broker_files.copies.copies import LEADER_EPOCHS, Copies, find_copies
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
@@ -24,7 +13,7 @@ from harness.errors import UsageError
 
 T = ("t", 0)
 Make = Callable[..., dict[int, list[Path]]]
-CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]
+CREATED = [metadata_logs.topic("t"), metadata_logs.partition("t", 0, (1, 2, 3))]
 TO_2, TO_3 = change("t", 0, leader=2), change("t", 0, leader=3)
 LOG = [*CREATED, TO_2, TO_3]
 
@@ -107,7 +96,7 @@ def test_snapshots_of_every_copy_serve(tmp_path: Path) -> None:
 
 def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, LOG[2:], first_offset=2)
-    (folder / snapshot_name(2)).write_bytes(encode_snapshot(CREATED, footer=False))
+    (folder / metadata_logs.snapshot_name(2)).write_bytes(metadata_logs.encode_snapshot(CREATED, footer=False))
     joined = read_metadata_logs({1: folder})
     assert joined.metadata is not None
     assert joined.metadata.histories == {}
@@ -128,7 +117,7 @@ def make(tmp_path: Path) -> Make:
             for name in (f"{0:020}.log", LEADER_EPOCHS):
                 (folder / name).write_bytes(b"")
             if generation is not None:
-                write_topic_id(folder, "t", generation)
+                metadata_logs.write_topic_id(folder, "t", generation)
             write_metadata_log(tmp_path / str(broker), LOG)
         return {broker: [tmp_path / str(broker)] for broker in generations}
 
@@ -147,7 +136,7 @@ def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(make: Mak
     assert (found.metadata.histories[T].topic_id, of_metadata(found)) == (topic_id("t"), [])
     assert [(copy.broker, copy.topic) for copy in found.replicas] == [(1, "t"), (2, "t")]
     for (folder,) in folders.values():
-        (folder / FOLDER / f"{4:020}.log").write_bytes(encode_log([TO_2], first_offset=6))
+        (folder / FOLDER / f"{4:020}.log").write_bytes(metadata_logs.encode_log([TO_2], first_offset=6))
     damaged = find_copies(folders, ["t"], "run")
     assert damaged.metadata is None
     assert "broker 1: its metadata log cannot be read" in of_metadata(damaged)[0]
