@@ -119,10 +119,7 @@ def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: p
 
 
 def guard(cluster: Logins, granted: Callable[[], int] | None = None) -> None:
-    """Guard the topic until the guard leads, or for the lifetimes of three tokens.
-
-    Brokers end a session earlier than its token ends.
-    """
+    """Guard the topic until the guard leads, or for three tokens, whose sessions brokers end earlier."""
     path = cluster.sandbox.root / "events"
     going = cluster.start("guard", "--topic", TOPIC[0], "--port", "0", "--events", str(path))
 

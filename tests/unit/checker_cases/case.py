@@ -15,8 +15,7 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 class Finding:
     """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields.
 
-    ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers. ``decided``
-    is of audits only.
+    ``producer_id``: None where only the client knows the record, -1 for plain producers. ``decided``: by audits.
     """
 
     anomaly: str
