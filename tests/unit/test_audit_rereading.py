@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
+from sample_logs import small_batch as batch
 
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
 from harness.audit.live.settle import CheckedReading, DisputedItem, still_there
 from harness.audit.live.spool import SpoolLimitError, waves_of
-from harness.broker_files.segments.batches import Record
-from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.key_share import KeyShare
 from harness.judge.finding import Place
 from harness.judge.verdict import UnknownReason
@@ -126,17 +125,12 @@ def test_the_brokers_that_are_asked(facts: dict[str, Any], holders: tuple[int, .
     assert {evidence.broker for evidence in script.evidence} == asked
 
 
-def batch(*offsets: int, base: int | None = None) -> bytes:
-    records = [Record(offset, 1000, b"K", b"v") for offset in offsets]
-    return encode_batch(base_offset=offsets[0] if base is None else base, records=records)
-
-
 @pytest.mark.parametrize(
     ("shown_by", "shown", "gone"), [(RECORD, {3}, {0, 2, 5, 30}), (BATCH, {2}, {3}), (LIST, {3}, {2})]
 )
 def test_what_a_broker_still_shows(shown_by: str, shown: set[int], gone: set[int]) -> None:
     """Of the batch at offset 2 only the record at offset 3 is left; producer 5 is listed as aborted from 3 on."""
-    held = Held(10, 10, log_start=1, batches=(batch(3, base=2), batch(7)), aborted=((5, 3), (6, 0)))
+    held = Held(10, 10, log_start=1, batches=(batch(3, base_offset=2), batch(7)), aborted=((5, 3), (6, 0)))
     cluster = audited({1: FakeBroker({TP: [held]})})
     there = [still_there(cluster, [DisputedItem(1, TP, offset, shown_by, 5)]) for offset in sorted(shown | gone)]
     assert {item.offset for items in there for item in items} == shown
