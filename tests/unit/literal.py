@@ -211,8 +211,8 @@ def write_run(top: Path, history: History) -> RunFolder:
         replicated = min((r.log_end for r in replicas if r.up), default=0)
         for replica in replicas:
             _write_replica(folder, snapshot, replica, replicated)
-    _write_lines(folder.history_path, _client_events(history))
-    _write_lines(folder.observations_path, _observations(history))
+    folder.write_lines(folder.history_path, _client_events(history))
+    folder.write_lines(folder.observations_path, _observations(history))
     settings = {} if history.settings is None else {"topic_settings": dict(history.settings)}
     folder.write_json(folder.manifest_path, settings)
     return folder
@@ -401,7 +401,3 @@ def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
         "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0), "appeared": [],
         "removed": [],
     }  # fmt: skip
-
-
-def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
