@@ -18,9 +18,8 @@ _INDEX_BYTES = 512
 class Copy:
     """One replica of one partition, and what happened to its files.
 
-    ``high_watermark`` is that of the checkpoint, which lags. ``torn`` is a batch of which only this share was
-    written yet. ``leftovers`` are suffixes of files that the cleaner left behind. ``side_files``:
-    those that say nothing of the records are there too.
+    ``high_watermark``: of the checkpoint, which lags. ``torn``: a batch of which only a share is written.
+    ``leftovers``: suffixes of a cleaner's files. ``side_files``: those that say nothing of the records are there, too.
     """
 
     partition: Partition

@@ -8,10 +8,7 @@ from generate import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The claims of a finding; ``candidates`` are the names that it cannot tell apart, none where it is sure.
-
-    ``brokers``: the accused one; all that disagree where it is not decided which is wrong.
-    """
+    """The claims of a finding; ``candidates``: names that it cannot tell apart; ``brokers``: accused, or in dispute."""
 
     anomaly: str
     candidates: frozenset[str]

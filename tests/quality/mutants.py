@@ -210,10 +210,7 @@ def _parsed(sql: str) -> exp.Expr:
 
 
 def _changed_sql(sql: str, *, is_dropped: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the text of a part of a condition, its replacement, and the whole condition with the replacement.
-
-    ``is_dropped``: the whole is dropped by another mutant.
-    """
+    """Yield the text of a part, its replacement, and the changed whole; ``is_dropped``: another mutant drops it."""
     whole = exp.Paren(this=_parsed(sql))
     for node in list(whole.this.walk()):
         negated = not (isinstance(node.parent, exp.Connector) or (is_dropped and _is_whole(node)))

@@ -154,10 +154,7 @@ class Partition:
         return (("h", self.random.randbytes(3)), ("", None))
 
     def end(self, client: Client, outcome: str, *, timed_out: bool = False) -> ModelBatch:
-        """Append the marker of the client's open transaction.
-
-        The epoch rises with transactions of version 2, and when the coordinator itself aborts.
-        """
+        """Append the marker of the open transaction. The epoch rises in version 2, and if the coordinator aborts."""
         txn = client.txn
         if txn is None:
             raise ValueError(f"producer {client.producer_id} has no open transaction")
@@ -225,10 +222,7 @@ class Partition:
         self._record_caught_up()
 
     def lose_leader(self, successor: int, lost: Sequence[ModelBatch]) -> None:
-        """Let the leader fail with batches that no follower copied; they count as never written.
-
-        The batches must begin at the log end offset of every in-sync replica.
-        """
+        """Let the leader fail with batches, from every in-sync replica's log end on, that count as never written."""
         failed = self.leader
         failed.diverged_from = failed.log_end
         for batch in lost:

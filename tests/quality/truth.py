@@ -18,11 +18,7 @@ from harness.models.log.batch import ModelBatch
 
 @dataclass(slots=True)
 class Judged:
-    """The truth, and each replica's view.
-
-    ``bound`` is the offset below which replicas are compared: the smaller of the highest high watermark in any
-    checkpoint and the shortest log end.
-    """
+    """The truth, and each replica's view; below ``bound``, as the oracle defines it, replicas are compared."""
 
     partition: Partition
     views: dict[int, View]

@@ -7,16 +7,16 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from sandbox import wait_until
+from fakes.http_servers import serving
+from sandbox import takes_connections, wait_until
 
 from harness.host import commands
 
@@ -83,15 +83,10 @@ def oauth_server(client: tuple[str, str], lifetime_s: int) -> Iterator[OAuthServ
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        subject.url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield subject
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    subject.url = f"http://127.0.0.1:{server.server_port}"
+    with serving(server):
+        yield subject
 
 
 KDC_CONF = """\
@@ -150,14 +145,8 @@ def kdc(folder: Path) -> Iterator[Kdc]:
     command = [commands.find("krb5kdc") or "krb5kdc", "-n"]
     daemon = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL)
     try:
-        wait_until(lambda: _answers(port), ANSWER_S, "the KDC")
+        wait_until(lambda: takes_connections("127.0.0.1", port), ANSWER_S, "the KDC")
         yield subject
     finally:
         daemon.terminate()
         daemon.wait(END_S)
-
-
-def _answers(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -216,6 +217,12 @@ def completed(*words: str | Path, timeout_s: float = RUN_S, **options: Any) -> s
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
     RealClock().wait_until(condition, timeout_s, what)
+
+
+def takes_connections(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
 
 
 def make_spark_home(sandbox: Sandbox) -> Path:

@@ -159,10 +159,7 @@ def batches_of(broker: Address, partition: TopicPartition) -> list[Batch]:
 
 
 def hang(admin: Admin, brokers: Sequence[Address], partition: TopicPartition) -> None:
-    """Commit a transaction, then have its leader take one more batch of it, as a request that was delayed.
-
-    As before KIP-890, brokers have ``transaction.partition.verification.enable=false``. ``brokers``: 1, 2, ….
-    """
+    """Commit a transaction, then have its leader take one more batch of it (brokers 1, 2, …, as before KIP-890)."""
     security = brokers[0].security
     login = {} if security is None else security.for_librdkafka()
     settings = {"bootstrap.servers": ",".join(map(str, brokers)), "transactional.id": "late"}

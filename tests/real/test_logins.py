@@ -15,6 +15,7 @@ from local_cluster import local_cluster, start_brokers
 from login_servers import AUDIENCE, ISSUER, REALM, kdc, oauth_server
 from sandbox import Going, Ran, Sandbox, make_spark_home, wait_until
 from secured import BOUND_S, BROKERS, PLAIN, SCRAM, STORE_SECRET, certificate, login_file, make_stores, new_key
+from test_guard_service import Running
 from test_watch import Watching
 
 from harness.clients.librdkafka import CONFIG
@@ -119,24 +120,16 @@ def test_tokens_of_an_oauth_server(sandbox: Sandbox, target: str, monkeypatch: p
 
 
 def guard(cluster: Logins, granted: Callable[[], int] | None = None) -> None:
-    """Guard the topic until the guard leads, or for the lifetimes of three tokens.
-
-    Brokers end a session earlier than its token ends.
-    """
+    """Guard the topic until the guard leads, or for three tokens, whose sessions brokers end earlier."""
     path = cluster.sandbox.root / "events"
-    going = cluster.start("guard", "--topic", TOPIC[0], "--port", "0", "--events", str(path))
-
-    def events() -> list[str]:
-        assert going.process.poll() is None, going.end().output
-        return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
-
-    wait_until(lambda: {"ready", "leads"} <= {*events()}, BOUND_S, "the guard to lead")
+    guarding = Running(cluster.start("guard", "--topic", TOPIC[0], "--port", "0", "--events", str(path)), path)
+    for kind in ("leads", "ready"):
+        guarding.wait_for(kind)
     if granted is not None:
         enough = granted() + 3
-        wait_until(lambda: events() and granted() >= enough, BOUND_S, "three more tokens")
-    assert "failed" not in events()
-    going.process.send_signal(signal.SIGTERM)
-    assert SECRET not in going.end(EXIT_CLEAN).output
+        wait_until(lambda: granted() >= enough, BOUND_S, "three more tokens")
+    assert guarding.events("failed") == []
+    assert SECRET not in guarding.end(code=EXIT_CLEAN).output
 
 
 def watch(cluster: Logins) -> None:

@@ -23,6 +23,7 @@ from harness.host import network
 from harness.host.network import NAMESPACES
 from harness.kafka_api.address import parse_bootstrap
 from harness.kafka_api.admin import Admin
+from harness.run_folder.history import read_lines
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
 
@@ -46,10 +47,6 @@ def killed_39(run_of: Callable[[str, str], Run]) -> Run:
 @pytest.fixture(scope="session")
 def healthy(run_of: Callable[[str, str], Run]) -> Run:
     return run_of("kafka-4.4", "none")
-
-
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def list_anew(folder: Path) -> None:
@@ -147,14 +144,14 @@ def test_the_run_folder_is_complete_and_nothing_else_is_left(killed: Run) -> Non
         assert (folder / "logs" / str(broker) / "server.log").stat().st_size > 0
     title = f"<title>anomaly: {len(killed.ran.verdict['findings'])} findings on broker 2, in "
     assert title in (folder / "report.html").read_text()
-    outcomes = lines_of(folder / "outcomes.jsonl")
+    outcomes = read_lines(folder / "outcomes.jsonl")
     assert {row["outcome"] for row in outcomes if row["topic"] == "stuck-lso" and row["broker"] == ABSENT} >= {"open"}
     assert (folder.parent / "latest").readlink() == Path(folder.name)
     killed.sandbox.wait_until_nothing_is_left()
 
 
 def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
-    events = lines_of(killed.folder / "history.jsonl")
+    events = read_lines(killed.folder / "history.jsonl")
     assert [event["index"] for event in events] == list(range(len(events)))
     for op, of_op in groupby(sorted(events, key=lambda e: (e["op"], e["index"])), key=lambda e: e["op"]):
         first, *rest = of_op
@@ -169,7 +166,7 @@ def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
 
 
 def test_observations_show_every_broker_and_removals(killed: Run) -> None:
-    observations = lines_of(killed.folder / "observations.jsonl")
+    observations = read_lines(killed.folder / "observations.jsonl")
     assert {line["broker"] for line in observations} == {1, 2, 3}
     assert {line["topic"] for line in observations} == {*PAYLOADS, "control"}
     for broker in (1, 3):
@@ -265,7 +262,7 @@ def test_clean_is_not_earned_without_exposure_evidence(healthy: Run, sandbox: Sa
             for path in folder.glob("*/*/before-return"):
                 shutil.rmtree(path)
         case _:
-            lines = [json.dumps({**line, "removed": []}) for line in lines_of(observations)]
+            lines = [json.dumps({**line, "removed": []}) for line in read_lines(observations)]
             observations.write_text("\n".join(lines) + "\n")
     list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_UNKNOWN)
@@ -407,12 +404,12 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     assert f"harness run --resume {folder}" in judged.stderr
     spared = sandbox.call("clean")
     assert f"spared {folder.name}: resume it with `harness run --resume {folder}`" in spared.stdout
-    events = lines_of(folder / "history.jsonl")
+    events = read_lines(folder / "history.jsonl")
     assert {event["phase"] for event in events} == {"before", "outage"}
 
     resumed = sandbox.call("run", "--resume", str(folder), "--format", "json")
     assert_every_payload_is_found(resumed)
-    assert lines_of(folder / "history.jsonl")[: len(events)] == events
+    assert read_lines(folder / "history.jsonl")[: len(events)] == events
     assert len(json.loads((folder / "manifest.json").read_text())["resumed_at"]) == 1
     sandbox.wait_until_nothing_is_left()
 

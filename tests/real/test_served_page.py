@@ -1,7 +1,6 @@
 """The page of `harness serve` in a browser during runs: changes arrive, and the reader's state stays."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 from browsers import install_axe, violations
+from fakes import http_servers
 from playwright.sync_api import Browser, Page, ViewportSize
 from test_site import ID, stored
 from werkzeug.serving import BaseWSGIServer
@@ -36,12 +36,8 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(results: Path) -> Iterator[BaseWSGIServer]:
     one = serving(results, 0)
-    thread = threading.Thread(target=one.serve_forever)
-    thread.start()
-    yield one
-    one.shutdown()
-    one.server_close()
-    thread.join()
+    with http_servers.serving(one):
+        yield one
 
 
 @contextmanager

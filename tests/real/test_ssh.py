@@ -4,16 +4,14 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-from sandbox import DATA, GONE_S, Sandbox, wait_until
+from sandbox import DATA, GONE_S, Sandbox, takes_connections, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import commands
@@ -83,7 +81,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
             with (folder / f"sshd-{broker}.log").open("wb") as log:
                 daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
         for host in subject.hosts:
-            wait_until(lambda host=host: answers(host), ANSWER_S, f"sshd on {host}")  # type: ignore[misc]
+            wait_until(lambda host=host: takes_connections(host, SSH_PORT), ANSWER_S, f"sshd on {host}")  # type: ignore[misc]
         yield subject
     finally:
         for daemon in daemons:
@@ -94,12 +92,6 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 def make_key(path: str) -> None:
     commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path)
-
-
-def answers(host: str) -> bool:
-    with suppress(OSError), socket.create_connection((host, SSH_PORT), timeout=1):
-        return True
-    return False
 
 
 def left_on_nodes(rig: Rig, run_id: str) -> list[str]:

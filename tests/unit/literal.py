@@ -3,18 +3,11 @@
 A log is a tuple of entries, a replica is a log and what its broker says of it::
 
     T1 = Txn(5, "t/1")
-    History(
-        "stuck",
-        wrote=(put(0, "K", T1), commit(1, T1), put(2, "L")),
-        after=(
-            replica(1, put(0, "K", T1), commit(1, T1), put(2, "L")),
-            replica(2, put(0, "K", T1), put(2, "L")),
-        ),
-    )
+    log = (put(0, "K", T1), commit(1, T1), put(2, "L"))
+    History("stuck", wrote=log, after=(replica(1, *log), replica(2, put(0, "K", T1), put(2, "L"))))
 
-Omitted values agree with the log: high watermark, last stable offset, open transactions, aborted
-transactions (``.txnindex``), served batches, the last observation, and what a reader of broker 2 is
-delivered. So a test says only what its case is about.
+Omitted values agree with the log: high watermark, last stable offset, open transactions, aborted transactions
+(``.txnindex``), served batches, the last observation, and what a reader of broker 2 is delivered.
 """
 
 from __future__ import annotations
@@ -77,9 +70,8 @@ class Entry:
 class Replica:
     """A broker's log and what it says of it; None: what the log says.
 
-    ``led_by``: leader and leader epoch of the partition, by the metadata. ``redpanda``: by a broker that keeps files of
-    another form and says less of itself. ``watched=False``: the observer
-    never saw it. ``directory``: id of its log directory; None: it has none.
+    ``led_by``: leader and leader epoch, by the metadata. ``redpanda``: its files have another form, and it says less.
+    ``watched=False``: the observer never saw it. ``directory``: id of its log directory; None: it has none.
     """
 
     broker: int
@@ -122,9 +114,8 @@ class History:
     """One run: what the client did in each phase, every broker at both snapshots, what was seen meanwhile.
 
     ``in_doubt``: transactions whose end was not acknowledged; ``lost``: offsets of records that were not.
-    ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says;
-    ``answered=False``: it had no answer. ``settings``: of the topic; None: the manifest does not
-    tell them. ``overlapping``: the client began all before anything was acknowledged.
+    ``delivered``: to the reader, if not what the log says; ``answered=False``: it had no answer. ``settings``: of the
+    topic, if the manifest has them. ``client=False``: nothing is known of clients; ``overlapping``: all began at once.
     """
 
     name: str
@@ -220,8 +211,8 @@ def write_run(top: Path, history: History) -> RunFolder:
         replicated = min((r.log_end for r in replicas if r.up), default=0)
         for replica in replicas:
             _write_replica(folder, snapshot, replica, replicated)
-    _write_lines(folder.history_path, _client_events(history))
-    _write_lines(folder.observations_path, _observations(history))
+    folder.write_lines(folder.history_path, _client_events(history))
+    folder.write_lines(folder.observations_path, _observations(history))
     settings = {} if history.settings is None else {"topic_settings": dict(history.settings)}
     folder.write_json(folder.manifest_path, settings)
     return folder
@@ -280,10 +271,7 @@ def _write_side_files(
 
 
 def transactions(log: Sequence[Entry]) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
-    """Return (transaction, first offset) of what a log leaves open, and of what it ends also the marker.
-
-    The latter as (transaction, the marker's kind, first offset, the marker's offset).
-    """
+    """Return (transaction, first offset) of what is open, (transaction, outcome, first, marker) of what has ended."""
     opened: dict[int, tuple[Txn, int]] = {}
     ended = []
     for entry in log:
@@ -413,7 +401,3 @@ def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
         "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0), "appeared": [],
         "removed": [],
     }  # fmt: skip
-
-
-def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -5,8 +5,7 @@ A log is a list of records in order; each becomes a separate batch at the next o
     log = [topic("t"), partition("t", 0, replicas=(1, 2, 3)), change("t", 0, leader=2, isr=(2, 3))]
     write_metadata_log(log_dir, log)
 
-Omitted values are those that a controller of Kafka 4.4 would write. A topic's id follows from its name and a
-generation.
+Omitted values are those that a controller of Kafka 4.4 would write.
 """
 
 import struct
@@ -67,10 +66,7 @@ def remove_topic(name: str, generation: int = 0) -> Written:
 
 
 def partition(name: str, number: int, replicas: Sequence[int], generation: int = 0, **given: Any) -> Written:
-    """Return the record of a partition that is created: the first replica leads, and all are in the ISR.
-
-    ``given``: fields of PartitionRecord.
-    """
+    """Return the record of a new partition, whose first replica leads an ISR of all; ``given``: other fields."""
     fields = {
         "partition_id": number, "topic_id": topic_uuid(name, generation), "replicas": list(replicas),
         "isr": list(replicas), "removing_replicas": [], "adding_replicas": [], "leader": replicas[0],

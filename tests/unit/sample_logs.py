@@ -4,6 +4,7 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 from crc32c import crc32c
@@ -23,6 +24,12 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Marker
 
 SOURCE = "t-0/00.log"
+
+
+def small_batch(*offsets: int, **fields: Any) -> bytes:
+    """Return a batch with a value of K at each offset."""
+    records = [Record(offset, 1000 + offset, b"K", b"v") for offset in offsets]
+    return encode_batch(**{"base_offset": offsets[0], "records": records, **fields})
 
 
 @dataclass

@@ -10,18 +10,9 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS
 
 from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
+from harness.audit.live import exposure as exposures
 from harness.audit.live.broker_reports import NOTHING_SEEN
-from harness.audit.live.exposure import (
-    FROM_THE_FIRST_MINUTE,
-    ON_ITS_OLD_LOG,
-    Exposure,
-    ExposureKind,
-    Level,
-    ReplicaExposure,
-    exposure,
-    judge_copy,
-    judge_lag,
-)
+from harness.audit.live.exposure import FROM_THE_FIRST_MINUTE, ON_ITS_OLD_LOG, Exposure, ExposureKind, Level
 from harness.audit.live.lags import BYTES, MARKER, OFFSETS, TOMBSTONES, CopyProgress, Lag, NextRemoval, next_removal
 from harness.audit.live.prefilter import prefilter
 from harness.audit.removal_settings import RemovalSettings, read_settings
@@ -85,7 +76,7 @@ HORIZON = Lag(2, TP, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, 
 def test_it_may_be_too_late_once_compaction_lag_and_retention_have_passed(
     missed: Lag, now_ms: int, settings: RemovalSettings, expected: tuple[Level, int | None], text: str
 ) -> None:
-    result = judge_lag(missed, settings, now_ms)
+    result = exposures.judge_lag(missed, settings, now_ms)
     assert (result.level, result.since_ms) == expected
     assert text in result.sentence
     assert result.by_brokers_clock == ("broker's clock" in text)
@@ -105,26 +96,26 @@ class TestCopies:
         ],
     )
     def test_the_whole_copy_has_to_fit_into_the_window(self, done: int, total: int, pace: float, level: Level) -> None:
-        assert judge_copy(CopyProgress(2, TP, BYTES, done, total, pace), SETTINGS).level == level
+        assert exposures.judge_copy(CopyProgress(2, TP, BYTES, done, total, pace), SETTINGS).level == level
 
     @pytest.mark.parametrize(
         ("pace", "left_s", "text"),
         [(10.0, 60, "600 of 1200 bytes, about 60 s so far and 60 s to go; "), (0.0, None, "and it did not grow")],
     )
     def test_how_long_it_takes_is_reported(self, pace: float, left_s: float | None, text: str) -> None:
-        result = judge_copy(CopyProgress(2, TP, BYTES, 600, 1200, pace), SETTINGS)
+        result = exposures.judge_copy(CopyProgress(2, TP, BYTES, 600, 1200, pace), SETTINGS)
         assert result.left_s == (None if left_s is None else pytest.approx(left_s))
         assert text in result.sentence
 
     @pytest.mark.parametrize("pace", [0.0, 1.0, 1e9], ids=["stands still", "slow", "nearly done"])
     def test_it_is_exposed_from_the_first_minute_whatever_the_retention(self, pace: float) -> None:
         for settings in (SETTINGS, DAILY, RemovalSettings(DAY_MS * 365, 0, 0.5), read_settings(None)):
-            result = judge_copy(CopyProgress(2, TP, BYTES, 1, 2, pace), settings)
+            result = exposures.judge_copy(CopyProgress(2, TP, BYTES, 1, 2, pace), settings)
             assert result.level >= Level.AT_RISK
             assert FROM_THE_FIRST_MINUTE in result.sentence
 
     def test_one_whose_broker_is_down_may_go_on_from_an_old_log(self) -> None:
-        result = judge_copy(CopyProgress(2, TP, is_measured=False), SETTINGS)
+        result = exposures.judge_copy(CopyProgress(2, TP, is_measured=False), SETTINGS)
         assert (result.kind, result.level, result.left_s) == (ExposureKind.ADDED, Level.AT_RISK, None)
         assert result.sentence == (
             f"broker 2 is being added as a replica of t-0, with unknown progress; {ON_ITS_OLD_LOG};"
@@ -155,10 +146,10 @@ def test_what_goes_first(batches: list[Batch], expected: NextRemoval | None) -> 
 
 
 def exposed(brokers: dict[int, FakeBroker], **cluster: Any) -> Exposure:
-    return exposure(audited(brokers, settings=COMPACTED, **cluster))
+    return exposures.exposure(audited(brokers, settings=COMPACTED, **cluster))
 
 
-def exposed_replica(brokers: dict[int, FakeBroker], **cluster: Any) -> ReplicaExposure:
+def exposed_replica(brokers: dict[int, FakeBroker], **cluster: Any) -> exposures.ReplicaExposure:
     """Return the only exposed replica of the only topic."""
     (topic,) = exposed(brokers, **cluster).topics
     (replica,) = topic.replicas
@@ -185,7 +176,7 @@ class TestClusters:
         assert (replica.broker, replica.level) == (2, Level.AT_RISK)
         assert "it is not registered with the cluster" in replica.sentence
         cluster = audited({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
-        (topic,) = exposure(cluster).topics
+        (topic,) = exposures.exposure(cluster).topics
         assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
     @pytest.mark.parametrize(
@@ -229,7 +220,7 @@ def frozen(*status: Held, settings: dict[str, str] = COMPACTED, told: bool = Tru
     """Return the exposure of these replicas; the coordinator tells `WORD` with these fields, or nothing."""
     brokers = {number: FakeBroker({TP: [replica]}) for number, replica in enumerate(status, 1)}
     brokers[1].words = [replace(WORD, **word)] if told else []
-    return exposure(audited(brokers, settings=settings))
+    return exposures.exposure(audited(brokers, settings=settings))
 
 
 FROZEN_TOO_LATE = (ExposureKind.FROZEN, Level.TOO_LATE)

@@ -6,24 +6,13 @@ from typing import Any
 
 import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
+from sample_logs import small_batch as batch
 
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
-from harness.audit.live.settle import (
-    CHANGING,
-    MOST_SHARES,
-    READINGS,
-    CheckedReading,
-    DisputedItem,
-    merged,
-    read_in_shares,
-    read_until_settled,
-    still_there,
-)
+from harness.audit.live.settle import CheckedReading, DisputedItem, still_there
 from harness.audit.live.spool import SpoolLimitError, waves_of
-from harness.broker_files.segments.batches import Record
-from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.key_share import KeyShare
 from harness.judge.finding import Place
 from harness.judge.verdict import UnknownReason
@@ -63,7 +52,7 @@ class Script:
         return {replace(i, shown_by=settle.UNANSWERED) if i.offset in self.unanswered else i for i in still}
 
     def result(self) -> CheckedReading:
-        return read_until_settled(self.read, BOTH, self.still_there)
+        return settle.read_until_settled(self.read, BOTH, self.still_there)
 
 
 def test_what_agrees_and_a_difference_that_is_still_there_are_read_once() -> None:
@@ -88,10 +77,10 @@ def test_a_difference_that_may_hide_others_and_goes_away_is_looked_for_again(tab
 
 
 def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readings() -> None:
-    readings = [reading(missed_marker=[row(A, number)]) for number in range(READINGS)]
-    script = Script(*readings, gone=range(READINGS))
+    readings = [reading(missed_marker=[row(A, number)]) for number in range(settle.READINGS)]
+    script = Script(*readings, gone=range(settle.READINGS))
     result = script.result()
-    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", CHANGING),)})
+    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", settle.CHANGING),)})
     assert script.readings == []
 
 
@@ -136,17 +125,12 @@ def test_the_brokers_that_are_asked(facts: dict[str, Any], holders: tuple[int, .
     assert {evidence.broker for evidence in script.evidence} == asked
 
 
-def batch(*offsets: int, base: int | None = None) -> bytes:
-    records = [Record(offset, 1000, b"K", b"v") for offset in offsets]
-    return encode_batch(base_offset=offsets[0] if base is None else base, records=records)
-
-
 @pytest.mark.parametrize(
     ("shown_by", "shown", "gone"), [(RECORD, {3}, {0, 2, 5, 30}), (BATCH, {2}, {3}), (LIST, {3}, {2})]
 )
 def test_what_a_broker_still_shows(shown_by: str, shown: set[int], gone: set[int]) -> None:
     """Of the batch at offset 2 only the record at offset 3 is left; producer 5 is listed as aborted from 3 on."""
-    held = Held(10, 10, log_start=1, batches=(batch(3, base=2), batch(7)), aborted=((5, 3), (6, 0)))
+    held = Held(10, 10, log_start=1, batches=(batch(3, base_offset=2), batch(7)), aborted=((5, 3), (6, 0)))
     cluster = audited({1: FakeBroker({TP: [held]})})
     there = [still_there(cluster, [DisputedItem(1, TP, offset, shown_by, 5)]) for offset in sorted(shown | gone)]
     assert {item.offset for items in there for item in items} == shown
@@ -194,7 +178,7 @@ def test_differences_beyond_a_limit_are_not_looked_up_and_leave_the_partition_un
 def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() -> None:
     raised = [{"name": "unexplained", "reason": "?"}]
     waves = [reading(stuck_lso=[row(A, 1)], raised=raised), reading(stuck_lso=[row(B, 2)], raised=raised)]
-    both = merged([*waves, reading(unknown={("c", 0): (BUSY,)})])
+    both = settle.merged([*waves, reading(unknown={("c", 0): (BUSY,)})])
     assert (both.rows["stuck_lso"], both.rows["raised"]) == ([row(A, 1), row(B, 2)], raised)
     assert both.unknown == {("c", 0): (BUSY,)}
 
@@ -217,11 +201,11 @@ def test_too_much_data_is_read_by_shares_of_its_keys() -> None:
         return reading(stuck_lso=[stuck, row(A, share.number + 2)], raised=raised, unknown={B: (BUSY,)})
 
     most, raised = 4, [{"name": "unexplained", "reason": "?"}]
-    result = read_in_shares(read, BOTH)
+    result = settle.read_in_shares(read, BOTH)
     assert asked == [(0, 1), (0, 2), (1, 2), (1, 4), (3, 4)]
     keys = {row["offset"]: row["key"] for row in result.rows["stuck_lso"]}
     assert (keys, len(result.rows["stuck_lso"])) == ({1: b"K", 2: None, 3: None, 5: None}, 4)
     assert (result.unknown, result.rows["raised"]) == ({B: (BUSY,)}, raised)
-    most = MOST_SHARES * 2
+    most = settle.MOST_SHARES * 2
     text = "it takes 5 MiB, even for one of 256 parts of its keys"
-    assert read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}
+    assert settle.read_in_shares(read, [A]).unknown == {A: (UnknownReason("too-large", text),)}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited, audited_cluster
 from fakes.clock import JumpingClock
+from sample_logs import small_batch as batch
 
 from harness.audit.live.broker_reports import ReplicaStatus, Span, replica_statuses, spans_between
 from harness.audit.live.reading import BatchEntry, RateLimit, complete_entries
@@ -25,12 +26,7 @@ from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
 
-
-def batch(*offsets: int) -> bytes:
-    return encode_batch(base_offset=offsets[0], records=[Record(o, 1000 + o, b"K", b"v") for o in offsets])
-
-
-BATCHES = tuple(batch(number) for number in range(10))
+BATCHES = tuple(map(batch, range(10)))
 TOTAL_BYTES = sum(map(len, BATCHES))
 WHOLE = Held(10, 10, batches=BATCHES)
 
@@ -94,9 +90,7 @@ def test_shares_of_keys_have_each_record_below_the_bound_once_and_all_that_is_be
 
 def test_a_share_of_keys_keeps_headers_and_damage() -> None:
     def data(offset: int, **fields: Any) -> bytes:
-        return encode_batch(
-            base_offset=offset, last_offset=offset + 1, records=[Record(offset, 1, b"K", b"v")], **fields
-        )
+        return batch(offset, last_offset=offset + 1, **fields)
 
     log = [data(0), data(2), data(4, is_transactional=True), data(6, leader_epoch=1), data(8, leader_epoch=1)]
     share = next(

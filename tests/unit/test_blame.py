@@ -8,18 +8,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.attribution.blame import (
-    DELETED,
-    SUPERSEDED,
-    DisputedRecord,
-    KeyState,
-    LastRecord,
-    blame_state,
-    blame_transaction,
-    disputed_records,
-    key_states,
-    states_served,
-)
+from checkers.attribution import blame as blames
+from checkers.attribution.blame import DELETED, SUPERSEDED, KeyState, LastRecord, blame_state
 from checkers.attribution.coverage import EpochCoverage, Proof
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 from checkers.replay.judged import Judged
@@ -50,8 +40,8 @@ def transactional(broker: int, belief: str, *, offset: int = 5, epoch: int = 0) 
     return KeyState(broker, 0, last, _at(belief, epoch, decided=epoch), offset if belief == OPEN else None)
 
 
-def _at(belief: str, epoch: int, decided: int | None = None) -> DisputedRecord:
-    return DisputedRecord(
+def _at(belief: str, epoch: int, decided: int | None = None) -> blames.DisputedRecord:
+    return blames.DisputedRecord(
         belief, transactional=decided is not None, leader_epoch=epoch, decided_in_leader_epoch=decided
     )
 
@@ -136,17 +126,17 @@ def test_witnesses_that_differ_decide_nothing() -> None:
 
 
 def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker() -> None:
-    blame = blame_transaction([transactional(1, ABORTED), transactional(2, COMMITTED), nothing(3)], witnesses(1))
+    blame = blames.blame_transaction([transactional(1, ABORTED), transactional(2, COMMITTED), nothing(3)], witnesses(1))
     assert (blame.truth, blame.wrong, blame.right) == (ABORTED, frozenset({2}), frozenset({1}))
-    still_open = blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1, 2))
+    still_open = blames.blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1, 2))
     assert (still_open.truth, still_open.wrong) == (COMMITTED, frozenset())
-    assert blame_transaction([SERVED, transactional(2, ABORTED)], witnesses(1)).truth is None
+    assert blames.blame_transaction([SERVED, transactional(2, ABORTED)], witnesses(1)).truth is None
 
 
 def test_what_replicas_serve_in_words() -> None:
     about = [value(1, 5), transactional(2, ABORTED), transactional(3, OPEN), nothing(4), nothing(5, log_start=7)]
     about.append(nothing(6, log_start=5))
-    assert states_served(5, about) == {
+    assert blames.states_served(5, about) == {
         "the value of offset 5": [1],
         "nothing, with offset 5 believed aborted": [2],
         "nothing, with offset 5 in an open transaction": [3],
@@ -169,7 +159,7 @@ def states(spark: SparkSession, records: list[tuple[Any, ...]], disputed: int) -
         for broker, key, offset, tombstone, belief in records
     ]
     judged = cast("Judged", SimpleNamespace(records=spark.createDataFrame(rows, RECORDS)))
-    actual = key_states(judged, [("run", "t", 0, K, disputed)]).collect()
+    actual = blames.key_states(judged, [("run", "t", 0, K, disputed)]).collect()
     return {row["broker"]: row.asDict(recursive=True) for row in actual}
 
 
@@ -194,5 +184,5 @@ def row(offset: int | None, key: bytes | None = K, **witness: int) -> dict[str, 
 
 def test_disputed_are_a_finding_s_record_and_the_delete_that_it_misses() -> None:
     place = ("run", "t", 0, K)
-    assert disputed_records([row(4, deleted_at=7), row(4)]) == [(*place, 4), (*place, 7)]
-    assert disputed_records([row(4, key=None), row(None)]) == [], "a finding without a key or an offset"
+    assert blames.disputed_records([row(4, deleted_at=7), row(4)]) == [(*place, 4), (*place, 7)]
+    assert blames.disputed_records([row(4, key=None), row(None)]) == [], "a finding without a key or an offset"

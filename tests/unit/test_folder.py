@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from copied import segment_name as name
 from sample_logs import old_entry
+from sample_logs import small_batch as batch
 
 from harness.broker_files.segments import folder
-from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
 
@@ -69,7 +70,7 @@ def test_swap_files_of_an_interrupted_split_are_left_out() -> None:
 
 def test_of_files(tmp_path: Path) -> None:
     for base in (0, 10, 20):
-        (tmp_path / name(base)).write_bytes(encode_batch(base_offset=base, records=[Record(base, 0, b"k", b"v")]))
+        (tmp_path / name(base)).write_bytes(batch(base))
     (tmp_path / name(30, "log.deleted")).mkdir()
     swap = tmp_path / name(0, "log.swap")
     swap.write_bytes(b"".join(encode_batch(base_offset=base, last_offset=base + 4) for base in (3, 11)))
@@ -85,11 +86,7 @@ def test_of_files(tmp_path: Path) -> None:
 BASE = 5
 
 
-def batch(offset: int, last_offset: int) -> bytes:
-    return encode_batch(base_offset=offset, records=[Record(offset, 0, b"k", b"v")], last_offset=last_offset)
-
-
-LOG = batch(BASE, 6) + batch(10, 12)
+LOG = batch(BASE, last_offset=6) + batch(10, last_offset=12)
 
 
 def end_of(tmp_path: Path, data: bytes) -> int:
@@ -100,7 +97,7 @@ def end_of(tmp_path: Path, data: bytes) -> int:
 
 def test_offsets_that_the_cleaner_removed_at_the_end_count_and_a_batch_that_is_cut_does_not(tmp_path: Path) -> None:
     assert end_of(tmp_path, encode_batch(base_offset=BASE, last_offset=20)) == 21
-    first = len(batch(BASE, 6))
+    first = len(batch(BASE, last_offset=6))
     for size in range(len(LOG)):
         assert end_of(tmp_path, LOG[:size]) == (7 if size >= first else BASE)
 
@@ -122,11 +119,11 @@ def test_a_swap_file_is_named_like_its_segment(tmp_path: Path) -> None:
 def test_old_entries_count(magic: int, value: bytes, tmp_path: Path) -> None:
     entries = b"".join(old_entry(offset, magic, value=value) for offset in (5, 6, 9))
     assert end_of(tmp_path, entries) == 10
-    assert end_of(tmp_path, entries + batch(11, 11)) == 12
+    assert end_of(tmp_path, entries + batch(11)) == 12
 
 
 def test_damage_ends_it(tmp_path: Path) -> None:
-    first = len(batch(BASE, 6))
+    first = len(batch(BASE, last_offset=6))
     for at, value in ((16, b"\x07"), (8, b"\xff\xff\xff\xff")):  # another magic, a negative size
         data = LOG[: first + at] + value + LOG[first + at + len(value) :]
         assert end_of(tmp_path, data) == 7

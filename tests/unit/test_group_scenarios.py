@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes.clock import TickingClock
-from fakes.coordinator_log import batches, read_records_of
+from fakes.coordinator_log import LoggedCoordinator, read_records_of
 
 from harness.broker_files.internal_topics import decode
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
@@ -69,11 +69,10 @@ def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
 
 
 @dataclass
-class FakeGroups:
+class FakeGroups(LoggedCoordinator):
     """Implements `LibraryGroups` and `GroupsProducer` over a list of records. ``refuses``: whether commits fail."""
 
-    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+    partition: TopicPartition = OFFSETS
     refuses: bool = False
     writes: bool = True
 
@@ -111,16 +110,10 @@ class FakeGroups:
     def consumer(self, group: str, topic: str, protocol: str) -> Any:
         raise NotImplementedError
 
-    def batches(self, partition: TopicPartition) -> Sequence[Any]:
-        assert partition == OFFSETS
-        return batches(self)
-
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
-    fake = FakeGroups()
-    read_records_of(fake, monkeypatch)
-    return fake
+    return read_records_of(FakeGroups(), monkeypatch)
 
 
 def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
@@ -254,11 +247,10 @@ def test_scenarios_need_the_group_protocols_of_the_target(target: str, missing: 
 
 
 @dataclass
-class FakeMembers:
+class FakeMembers(LoggedCoordinator):
     """A coordinator: as brokers do, it writes an empty group first; a member that is closed early does not leave."""
 
-    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+    partition: TopicPartition = UPGRADED
     joins: bool = True
     polls: int = 0
 
@@ -286,16 +278,10 @@ class FakeMembers:
         if self.polls > 2 and self.protocol == "classic":
             self.log.append((KEY, b"without members"))
 
-    def batches(self, partition: TopicPartition) -> Sequence[Any]:
-        assert partition == UPGRADED
-        return batches(self)
-
 
 @pytest.fixture
 def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
-    fake = FakeMembers()
-    read_records_of(fake, monkeypatch)
-    return fake
+    return read_records_of(FakeMembers(), monkeypatch)
 
 
 def producer_of(members: FakeMembers) -> Any:

@@ -23,27 +23,21 @@ from harness.runtimes.local import LocalRuntime
 from harness.runtimes.power import LocalFiles
 
 BOUND_S = 30.0
-Make = Callable[[str], LocalRuntime]
 
 
-@pytest.fixture
-def runtime(tmp_path: Path) -> Make:
-
-    def make(script: str) -> LocalRuntime:
-        java = tmp_path / "java"
-        java.write_text(f"#!/bin/sh\n{script}\n")
-        java.chmod(0o755)
-        return LocalRuntime(ClusterSpec("a-run", tmp_path / "work", tmp_path / "logs", {}), java, "jars")
-
-    return make
+def runtime(folder: Path, script: str) -> LocalRuntime:
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return LocalRuntime(ClusterSpec("a-run", folder / "work", folder / "logs", {}), java, "jars")
 
 
 def test_brokers_get_the_environment_at_the_start_of_the_harness(
-    runtime: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that inherits it while pyspark's thread changes it fails to start: execve answers EFAULT.
     monkeypatch.setenv("HARNESS_TEST", "before")
-    subject = runtime('echo "started $HARNESS_TEST"')
+    subject = runtime(tmp_path, 'echo "started $HARNESS_TEST"')
     monkeypatch.setenv("HARNESS_TEST", "after")
     subject.start_cluster()
     logs = [tmp_path / "logs" / str(broker) / "server.log" for broker in subject.brokers]
@@ -53,8 +47,8 @@ def test_brokers_get_the_environment_at_the_start_of_the_harness(
     assert os.environ["HARNESS_TEST"] == "after"
 
 
-def test_only_the_controller_has_a_controller_listener(runtime: Make, tmp_path: Path) -> None:
-    subject = runtime("true")
+def test_only_the_controller_has_a_controller_listener(tmp_path: Path) -> None:
+    subject = runtime(tmp_path, "true")
     subject.start_cluster()
     subject.close()
     texts = {b: (tmp_path / "work" / f"broker-{b}" / "server.properties").read_text() for b in subject.brokers}
@@ -64,15 +58,15 @@ def test_only_the_controller_has_a_controller_listener(runtime: Make, tmp_path: 
     assert re.fullmatch(r"controller\.quorum\.voters=1@127\.0\.0\.1:\d+", voters)
 
 
-def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: Make) -> None:
+def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(BootError, match=r"broker \d: its storage cannot be formatted:\n.*no space"):
-        runtime("echo no space >&2; exit 1").start_cluster()
+        runtime(tmp_path, "echo no space >&2; exit 1").start_cluster()
 
 
-def test_no_argument_of_a_process_has_the_password_of_a_user(runtime: Make, tmp_path: Path) -> None:
+def test_no_argument_of_a_process_has_the_password_of_a_user(tmp_path: Path) -> None:
     jaas = 'sasl.jaas.config=ScramLoginModule required username="ann" password="a-secret";'
     (tmp_path / "login").write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n{jaas}\n")
-    without = runtime(f'echo "$@" >> {tmp_path}/arguments')
+    without = runtime(tmp_path, f'echo "$@" >> {tmp_path}/arguments')
     spec = replace(without.spec, security=read_security(tmp_path / "login"))
     subject = LocalRuntime(spec, without.java, "jars")
     subject.start_cluster()
@@ -85,8 +79,8 @@ def test_no_argument_of_a_process_has_the_password_of_a_user(runtime: Make, tmp_
     assert user == "--add-scram\nSCRAM-SHA-512=[name=ann,password=a-secret]\n"
 
 
-def test_without_a_network_nothing_can_be_cut(runtime: Make) -> None:
-    for verb in (runtime("true").cut, runtime("true").heal):
+def test_without_a_network_nothing_can_be_cut(tmp_path: Path) -> None:
+    for verb in (runtime(tmp_path, "true").cut, runtime(tmp_path, "true").heal):
         with pytest.raises(HarnessError, match=r"broker 2 cannot be cut off: .* needs a network namespace for each"):
             verb(2)
 

@@ -1,30 +1,18 @@
 """Several brokers' copies of a metadata log, and the copies that an audit finds next to the replicas."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import metadata_logs
 import pytest
-from metadata_logs import (
-    FOLDER,
-    Written,
-    change,
-    encode_log,
-    encode_snapshot,
-    partition,
-    snapshot_name,
-    topic,
-    topic_id,
-    write_metadata_log,
-    write_topic_id,
-)
+from metadata_logs import FOLDER, Written, change, topic_id, write_metadata_log
 
 from harness.broker_files.copies.copies import LEADER_EPOCHS, Copies, find_copies
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.errors import UsageError
 
 T = ("t", 0)
-Make = Callable[..., dict[int, list[Path]]]
-CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]
+CREATED = [metadata_logs.topic("t"), metadata_logs.partition("t", 0, (1, 2, 3))]
 TO_2, TO_3 = change("t", 0, leader=2), change("t", 0, leader=3)
 LOG = [*CREATED, TO_2, TO_3]
 
@@ -107,7 +95,7 @@ def test_snapshots_of_every_copy_serve(tmp_path: Path) -> None:
 
 def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     folder = write_metadata_log(tmp_path, LOG[2:], first_offset=2)
-    (folder / snapshot_name(2)).write_bytes(encode_snapshot(CREATED, footer=False))
+    (folder / metadata_logs.snapshot_name(2)).write_bytes(metadata_logs.encode_snapshot(CREATED, footer=False))
     joined = read_metadata_logs({1: folder})
     assert joined.metadata is not None
     assert joined.metadata.histories == {}
@@ -117,22 +105,17 @@ def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     assert missing == f"{text}: older partitions are left out"
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Make:
+def make(top: Path, generations: Mapping[int, int | None]) -> dict[int, list[Path]]:
     """Make a log directory with `t-0` and a metadata log for each broker; ``generations``: of the topic there."""
-
-    def made(generations: Mapping[int, int | None]) -> dict[int, list[Path]]:
-        for broker, generation in generations.items():
-            folder = tmp_path / str(broker) / "t-0"
-            folder.mkdir(parents=True)
-            for name in (f"{0:020}.log", LEADER_EPOCHS):
-                (folder / name).write_bytes(b"")
-            if generation is not None:
-                write_topic_id(folder, "t", generation)
-            write_metadata_log(tmp_path / str(broker), LOG)
-        return {broker: [tmp_path / str(broker)] for broker in generations}
-
-    return made
+    for broker, generation in generations.items():
+        folder = top / str(broker) / "t-0"
+        folder.mkdir(parents=True)
+        for name in (f"{0:020}.log", LEADER_EPOCHS):
+            (folder / name).write_bytes(b"")
+        if generation is not None:
+            metadata_logs.write_topic_id(folder, "t", generation)
+        write_metadata_log(top / str(broker), LOG)
+    return {broker: [top / str(broker)] for broker in generations}
 
 
 def of_metadata(found: Copies) -> list[str]:
@@ -140,21 +123,21 @@ def of_metadata(found: Copies) -> list[str]:
     return [note for note in found.notes if "its identity could not be checked" not in note]
 
 
-def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(make: Make) -> None:
-    folders = make({1: 0, 2: 0})
+def test_an_audit_finds_the_metadata_log_and_says_if_it_cannot_be_read(tmp_path: Path) -> None:
+    folders = make(tmp_path, {1: 0, 2: 0})
     found = find_copies(folders, ["*", "__*"], "run")
     assert found.metadata is not None
     assert (found.metadata.histories[T].topic_id, of_metadata(found)) == (topic_id("t"), [])
     assert [(copy.broker, copy.topic) for copy in found.replicas] == [(1, "t"), (2, "t")]
     for (folder,) in folders.values():
-        (folder / FOLDER / f"{4:020}.log").write_bytes(encode_log([TO_2], first_offset=6))
+        (folder / FOLDER / f"{4:020}.log").write_bytes(metadata_logs.encode_log([TO_2], first_offset=6))
     damaged = find_copies(folders, ["t"], "run")
     assert damaged.metadata is None
     assert "broker 1: its metadata log cannot be read" in of_metadata(damaged)[0]
 
 
-def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Make) -> None:
-    folders = make({1: 0, 2: 0})
+def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path) -> None:
+    folders = make(tmp_path, {1: 0, 2: 0})
     for broker in folders:
         (tmp_path / str(broker) / FOLDER).rename(tmp_path / f"{broker}-{FOLDER}")
     assert find_copies(folders, ["t"], "run").metadata is None
@@ -168,8 +151,8 @@ def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Make) ->
 
 
 @pytest.mark.parametrize(("generation", "has"), [(1, f"is of topic id {topic_id('t', 1)}"), (None, "has no topic id")])
-def test_a_partition_of_another_topic_id_has_no_history(make: Make, generation: int | None, has: str) -> None:
-    found = find_copies(make({1: generation, 2: generation}), ["t"], "run")
+def test_a_partition_of_another_topic_id_has_no_history(tmp_path: Path, generation: int | None, has: str) -> None:
+    found = find_copies(make(tmp_path, {1: generation, 2: generation}), ["t"], "run")
     assert found.metadata is not None
     assert found.metadata.histories == {}
     assert found.metadata.topics == {"t"}

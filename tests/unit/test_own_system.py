@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from harness.targets.own import Abilities, BrokerRecipe, SystemFile
 EXAMPLES = Path(__file__).parents[2] / "examples" / "systems"
 Capture = pytest.CaptureFixture[str]
 BOUND_S = 20.0
-Make = Callable[[str], LocalRuntime]
 MINIMAL = 'name = "x"\n[broker]\ncommand = ["run", "{id}"]\n[supports]\ntransactions = true\n'
 
 
@@ -106,18 +104,16 @@ brokers = 2
 """
 
 
-@pytest.fixture
-def runtime(tmp_path: Path) -> Make:
-
-    def make(text: str) -> LocalRuntime:
-        spec = ClusterSpec(RUN, tmp_path / "work", tmp_path / "logs", {"a.b": "1"}, (1, 2))
-        return LocalRuntime(spec, Path("java"), "", system=stored(tmp_path, text))
-
-    return make
+def runtime(folder: Path, text: str) -> LocalRuntime:
+    spec = ClusterSpec(RUN, folder / "work", folder / "logs", {"a.b": "1"}, (1, 2))
+    return LocalRuntime(spec, Path("java"), "", system=stored(folder, text))
 
 
-def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(runtime: Make, tmp_path: Path) -> None:
-    subject, wait = runtime(SCRIPT.replace("^up {id}", "^up")), partial(RealClock().wait_until, timeout_s=BOUND_S)
+def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(tmp_path: Path) -> None:
+    subject, wait = (
+        runtime(tmp_path, SCRIPT.replace("^up {id}", "^up")),
+        partial(RealClock().wait_until, timeout_s=BOUND_S),
+    )
     own = subject.own
     assert own is not None
     with closing(subject):
@@ -139,8 +135,10 @@ def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(ru
     assert (home / "config").read_text() == f"at {subject.address(2)}\nset a.b to 1\nother: 2 {{ x: 1 }}"
 
 
-def test_a_broker_that_ends_by_itself_is_an_error(runtime: Make) -> None:
-    subject = runtime('name = "x"\n[broker]\ncommand = ["sh", "-c", "echo broken; exit 3"]\n[supports]\nbrokers = 2\n')
+def test_a_broker_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
+    subject = runtime(
+        tmp_path, 'name = "x"\n[broker]\ncommand = ["sh", "-c", "echo broken; exit 3"]\n[supports]\nbrokers = 2\n'
+    )
     with closing(subject):
         subject.start_cluster()
         for process in subject._processes.values():

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from java_cases import agent, classpath_of, compile_java, run_java
+from sample_logs import small_batch as batch
 
-from harness.broker_files.segments.batches import Record
-from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.runtimes import power
@@ -49,11 +48,6 @@ def test_malformed_notes_are_rejected(line: str) -> None:
         power.read_synced(f"sync\t3\ta\n{line}\n")
 
 
-def batch(offset: int, records: int = 1) -> bytes:
-    content = [Record(offset + n, 0, b"k", b"value", ()) for n in range(records)]
-    return encode_batch(base_offset=offset, records=content)
-
-
 def write(data: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         (data / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,13 +59,13 @@ def sizes(data: Path) -> dict[str, int]:
 
 
 def test_files_are_cut_to_their_synced_lengths(tmp_path: Path) -> None:
-    first, second, third = batch(7), batch(8, 3), batch(11, 2)
+    first, second, third = batch(7), batch(8, 9, 10), batch(11, 12)
     earlier, index, snapshot = (f"t-0/{name}" for name in (f"{0:020}.log", f"{7:020}.txnindex", f"{7:020}.snapshot"))
     write(tmp_path, {
-        LOG: first + second + third, earlier: batch(0, 7), index: bytes(68), snapshot: b"never synced",
+        LOG: first + second + third, earlier: batch(*range(7)), index: bytes(68), snapshot: b"never synced",
         "checkpoint": b"shorter than what was synced",
     })  # fmt: skip
-    synced = {LOG: len(first), earlier: len(batch(0, 7)), index: 34, "checkpoint": 1000}
+    synced = {LOG: len(first), earlier: len(batch(*range(7))), index: 34, "checkpoint": 1000}
     size = len(first + second + third)
     expected = [Cut(LOG, size, len(first), LostRecords("t", 0, 8, 12, 5)), Cut(snapshot, 12, 0), Cut(index, 68, 34)]
     assert list(find_unsynced(tmp_path, synced)) == expected
@@ -88,7 +82,7 @@ def test_files_are_cut_to_their_synced_lengths(tmp_path: Path) -> None:
     ids=["at its end", "in the next", "in the first", "never"],
 )
 def test_a_batch_that_is_cut_is_lost(to_bytes: int, lost: tuple[int, int, int], tmp_path: Path) -> None:
-    first, second = batch(7), batch(8, 3)
+    first, second = batch(7), batch(8, 9, 10)
     write(tmp_path, {LOG: first + second})
     (file_cut,) = cut_unsynced(tmp_path, {LOG: to_bytes})
     assert file_cut.lost == LostRecords("t", 0, *lost)
@@ -101,7 +95,7 @@ def test_a_batch_that_is_cut_is_lost(to_bytes: int, lost: tuple[int, int, int], 
 def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: Path) -> None:
     following = "t-0/00000000000000000010.log"
     others = {"t-0/00000000000000000000.log": batch(0), "t-1/00000000000000000008.log": batch(8)}
-    write(tmp_path, {LOG: batch(7, 3), following: b"", f"{LOG}.deleted": b"", **others})
+    write(tmp_path, {LOG: batch(7, 8, 9), following: b"", f"{LOG}.deleted": b"", **others})
     (file_cut,) = cut_unsynced(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
     assert file_cut.lost == LostRecords("t", 0, 7, 9, 3, next_segment=10)
     assert file_cut.as_json()["next_segment"] == 10

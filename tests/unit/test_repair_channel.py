@@ -10,17 +10,8 @@ from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, s
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.connection import NotRegisteredError
 from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS
-from harness.protect.repair.channel import (
-    BROKER,
-    RATES,
-    REPLICAS,
-    SILENT_S,
-    TOPIC,
-    ChannelHolds,
-    ChannelThrottle,
-    RepairJournal,
-    TakenOverError,
-)
+from harness.protect.repair import channel
+from harness.protect.repair.channel import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
@@ -28,12 +19,14 @@ ENTRY = PartitionRepair(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), 
 RATE = 1_000_000
 
 
-def journal_of(cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None) -> RepairJournal:
-    return RepairJournal(FakeChannel(cluster, clock or BoundedClock(now=1.0), writer))
+def journal_of(
+    cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None
+) -> channel.RepairJournal:
+    return channel.RepairJournal(FakeChannel(cluster, clock or BoundedClock(now=1.0), writer))
 
 
-def holds_of(cluster: FakeCluster) -> ChannelHolds:
-    return ChannelHolds(journal_of(cluster), cluster)
+def holds_of(cluster: FakeCluster) -> channel.ChannelHolds:
+    return channel.ChannelHolds(journal_of(cluster), cluster)
 
 
 @pytest.fixture
@@ -146,8 +139,8 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
     first, second, third = (journal_of(cluster, f"repair {number}", clock) for number in (1, 2, 3))
     first.claim()
     second.claim()
-    assert clock.now >= SILENT_S
-    with pytest.raises(TakenOverError):
+    assert clock.now >= channel.SILENT_S
+    with pytest.raises(channel.TakenOverError):
         first.check()
     first.leave()
     second.check()

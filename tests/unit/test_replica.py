@@ -10,9 +10,9 @@ from fakes.admin import PARTITION
 from fakes.brokers import FakeBroker, Held
 from fakes.cluster import FakeCluster
 from fakes.connections import SegmentConnection, StallingReader
+from sample_logs import small_batch as batch
 
-from harness.broker_files.segments.batches import CorruptLogError, Record
-from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.batches import CorruptLogError
 from harness.cluster import snapshot
 from harness.errors import HarnessError
 from harness.kafka_api.connection import Connection
@@ -23,10 +23,6 @@ from harness.run_folder.store import BEFORE_RETURN, RunFolder
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno
-
-
-def batch(offset: int, value: bytes = b"v") -> bytes:
-    return encode_batch(base_offset=offset, records=[Record(offset, 1000 + offset, b"K", value)])
 
 
 def fetched(connection: SegmentConnection, *partitions: tuple[str, int], **more: int) -> dict[tuple[str, int], Any]:

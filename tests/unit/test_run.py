@@ -13,15 +13,8 @@ from fakes.clock import TickingClock
 from fakes.cluster import FakeCluster, FakePayload
 from fakes.progress import FakeManifest
 
-from harness.errors import (
-    EXIT_INTERRUPTED,
-    HarnessError,
-    InterruptError,
-    TimeLimitError,
-    UsageError,
-    WaitTimeoutError,
-    interruptible,
-)
+from harness import errors
+from harness.errors import HarnessError, InterruptError, TimeLimitError, UsageError, interruptible
 from harness.host import leftovers
 from harness.host.clock import Stages
 from harness.judge import sessions
@@ -190,7 +183,7 @@ def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, status: str | 
     with pytest.raises(InterruptError) as raised, interruptible(lambda: run._interruption_message(folder)):
         raise KeyboardInterrupt
     assert str(raised.value) == f"interrupted; {judged if status == 'complete' else kept}"
-    assert raised.value.exit_code == EXIT_INTERRUPTED
+    assert raised.value.exit_code == errors.EXIT_INTERRUPTED
 
 
 def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -332,7 +325,7 @@ def test_a_gate_that_holds_a_partition_is_not_waited_for(removed: set[tuple[int,
 
 @pytest.mark.parametrize(("replicas", "held"), [((1, 3, 2), {1}), ((1, 3), {1, 3})])
 def test_a_gate_explains_only_what_it_holds_and_what_others_miss(replicas: tuple[int, ...], held: set[int]) -> None:
-    with pytest.raises(WaitTimeoutError):
+    with pytest.raises(errors.WaitTimeoutError):
         held_window(replicas, set(), held)
 
 

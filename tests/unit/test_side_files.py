@@ -6,15 +6,9 @@ import pytest
 from crc32c import crc32c
 
 from harness.broker_files.segments.batches import CorruptLogError
+from harness.broker_files.side_files import producer_state
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
-from harness.broker_files.side_files.producer_state import (
-    AbortedTxn,
-    ProducerEntry,
-    encode_producer_snapshot,
-    encode_txnindex,
-    iter_txnindex,
-    read_producer_snapshot,
-)
+from harness.broker_files.side_files.producer_state import ProducerEntry, iter_txnindex, read_producer_snapshot
 
 SOURCE = "t-0/00"
 
@@ -23,7 +17,7 @@ KAFKA_TXNINDEX = bytes.fromhex(
     "000000000000000000070000000000000028000000000000002b000000000000002c"
     "00000000000000000008000000000000002d00000000000000310000000000000032"
 )
-ABORTED = [AbortedTxn(7, 40, 43, 44), AbortedTxn(8, 45, 49, 50)]
+ABORTED = [producer_state.AbortedTxn(7, 40, 43, 44), producer_state.AbortedTxn(8, 45, 49, 50)]
 KAFKA_SNAPSHOT = bytes.fromhex(
     "00014f224c1500000002"
     "00000000000000070002ffffffffffffffffffffffff000000000000018bcfe56be800000009000000000000003c"
@@ -36,7 +30,7 @@ KAFKA_EPOCHS = b"0\n3\n0 0\n2 17\n5 1099511627776\n"
 
 def test_txnindex_of_kafka() -> None:
     assert list(iter_txnindex(KAFKA_TXNINDEX, source=SOURCE)) == ABORTED
-    assert encode_txnindex(ABORTED) == KAFKA_TXNINDEX
+    assert producer_state.encode_txnindex(ABORTED) == KAFKA_TXNINDEX
     assert list(iter_txnindex(b"", source=SOURCE)) == []
     entries = iter_txnindex(KAFKA_TXNINDEX[:34] + b"\0\1" + KAFKA_TXNINDEX[36:], source=SOURCE)
     assert next(entries) == ABORTED[0]
@@ -60,9 +54,9 @@ def test_txnindex_cut_anywhere() -> None:
 
 def test_producer_snapshot_of_kafka() -> None:
     assert read_producer_snapshot(KAFKA_SNAPSHOT, source=SOURCE) == PRODUCERS
-    assert encode_producer_snapshot(PRODUCERS) == KAFKA_SNAPSHOT
+    assert producer_state.encode_producer_snapshot(PRODUCERS) == KAFKA_SNAPSHOT
     for entries in ([ProducerEntry(1 << 40, 3, 1 << 20, 1 << 41, 5, 1 << 42, 6, 0)], []):
-        assert read_producer_snapshot(encode_producer_snapshot(entries), source=SOURCE) == entries
+        assert read_producer_snapshot(producer_state.encode_producer_snapshot(entries), source=SOURCE) == entries
 
 
 def test_producer_snapshot_cut_anywhere() -> None:

@@ -19,7 +19,8 @@ from harness.kafka_api import TopicPartition
 from harness.run_folder.history import DELETE_RECORDS, FAIL, INVOKE, OK, RECREATE, History, read_lines
 from harness.schedules.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
 from harness.schedules.schedule import RoundClient
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, client_log_of, events_for_checkers
+from harness.soak.evidence import client_log
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, client_log_of
 from harness.soak.play.clients import MOST_POLLS, MOST_UNANSWERED, ClientProcess
 
 INFO = "info"
@@ -75,13 +76,13 @@ def test_a_new_start_aborts_only_what_was_open_before_and_checkers_are_told() ->
     log = client_log_of(history(of_id(OK, "init", 1), put(2, txn=1), of_id(OK, "init", 3), put(4, txn=2)))
     assert [log.outcome_of(log.writes[op]) for op in (2, 4)] == [ABORTED, UNKNOWN]
     events = history(put(1, txn=1), put(1, OK, txn=1), of_id(INVOKE, "init", 2), of_id(OK, "init", 2))
-    added = events_for_checkers(events)[len(events) :]
+    added = client_log.events_for_checkers(events)[len(events) :]
     assert [(event["type"], event["f"], event["transactional_id"], event["txn"]) for event in added] == [
         (INVOKE, "abort", "id", 1), (OK, "abort", "id", 1),
     ]  # fmt: skip
     assert {event["op"] for event in added}.isdisjoint(event["op"] for event in events)
     ended = history(put(1, txn=1), of_id(INVOKE, "abort", 2, 1), of_id(OK, "abort", 2, 1))
-    assert events_for_checkers(ended) == ended
+    assert client_log.events_for_checkers(ended) == ended
 
 
 def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
@@ -92,7 +93,7 @@ def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
     )  # fmt: skip
     log = client_log_of(events)
     assert {op: write.offset for op, write in log.writes.items()} == {2: None, 4: None, 5: 5, 6: 6}
-    assert {event["op"] for event in events_for_checkers(events) if event["f"] == "produce"} == {5, 6}
+    assert {event["op"] for event in client_log.events_for_checkers(events) if event["f"] == "produce"} == {5, 6}
 
 
 def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain() -> None:
@@ -103,7 +104,7 @@ def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain
     log = client_log_of(events)
     # The records of the first topic are gone. The second topic may still exist.
     assert {op: write.offset for op, write in log.writes.items()} == {3: None, 5: None}
-    assert not [event for event in events_for_checkers(events) if event["f"] == "produce"]
+    assert not [event for event in client_log.events_for_checkers(events) if event["f"] == "produce"]
 
 
 def test_deletions_that_were_asked_for() -> None:

@@ -37,10 +37,19 @@ UNDELETED = Wrong(STATE, "k", "the value of write 1", "no value", due=0)
 LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 
 
-def truth(*wrongs: Wrong, unknown: frozenset[Any] = frozenset()) -> Truth:
+def truth_of(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
+    by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
+    committed = {3: Transaction(3, "id", COMMITTED)}
+    return Truth(by_replica, frozenset(), {replica: {} for replica in by_replica}, committed, {})
+
+
+def truth(*wrongs: Wrong) -> Truth:
     """Return the truth about a partition whose replica on broker 2 has these errors."""
-    wrongs_by_replica = {(broker, TP): wrongs if broker == 2 else () for broker in (1, 2, 3)}
-    return Truth(wrongs_by_replica, unknown, {replica: {} for replica in wrongs_by_replica}, {}, {})
+    return truth_of({2: wrongs})
+
+
+def everywhere(wrong: Wrong, tp: tuple[str, int] = TP) -> Truth:
+    return truth_of(dict.fromkeys((1, 2, 3), (wrong,)), tp)
 
 
 def row(anomaly: str, broker: int = 2) -> Finding:
@@ -120,9 +129,7 @@ def test_clients_need_not_agree_about_a_transaction_whose_outcome_they_do_not_kn
 def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:
     """By the logs it may be in progress: only clients know that it has ended."""
     hangs = Wrong(STUCK, "k", "open", "committed", 4, 7, due=0)
-    actual = truth()
-    everywhere = replace(actual, wrongs=dict.fromkeys(actual.wrongs, (hangs,)))
-    result = verdict(everywhere)
+    result = verdict(everywhere(hangs))
     assert named(result) == [(HANGING, 1), (HANGING, 2), (HANGING, 3)]
     assert result["unexplained"] == []
 
@@ -131,7 +138,7 @@ def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
     result = verdict(truth(LOST), UNNAMED)
     assert (result["verdict"], result["findings"]) == (UNKNOWN, [])
     assert [entry["found_by"] for entry in result["unexplained"]] == [CLIENTS, CHECKERS]
-    unknown_key = truth(unknown=frozenset({(TP, "k")}))
+    unknown_key = replace(truth(), unknown_keys=frozenset({(TP, "k")}))
     assert verdict(unknown_key, UNNAMED)["verdict"] == CLEAN, "no client knows the key"
 
 
@@ -253,16 +260,6 @@ def test_who_was_elected_uncleanly(tmp_path: Path) -> None:
     assert unclean_leaders(None) == set()
 
 
-def truth_of(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
-    by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
-    committed = {3: Transaction(3, "id", COMMITTED)}
-    return Truth(by_replica, frozenset(), {replica: {} for replica in by_replica}, committed, {})
-
-
-def everywhere(wrong: Wrong, tp: tuple[str, int] = TP) -> Truth:
-    return truth_of(dict.fromkeys((1, 2, 3), (wrong,)), tp)
-
-
 def verdict_on(actual: Truth, *losses: Loss, checked: CheckedRound = NOTHING) -> dict[str, Any]:
     return judged(JudgeResults(RoundEvidence(actual, SMALL.brokers, losses), checked, AUDITED_BOTH))
 
@@ -299,38 +296,37 @@ def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]
     assert LOST_UNSYNCED not in {name for name, _ in named(result)}
 
 
-def offset_names(anomaly: str, brokers: tuple[int, ...], evidence: RoundEvidence) -> tuple[list[tuple[int, str]], str]:
-    """Return partition and name of each wrong offset of two partitions, and the words of the first one's cause."""
-    places = [(number, broker) for number in (0, 1) for broker in brokers]
-    symptoms = [Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly) for number, broker in places]
-    diagnoses = diagnose(evidence, symptoms)
-    causes = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
-    return [(symptom.partition[1], name) for symptom, (name, _) in zip(symptoms, causes, strict=True)], causes[0][1]
-
-
-@pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST_UNSYNCED), ((1, 3), "stuck-lso")])
-def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name: str) -> None:
-    loss = Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)
-    names, words = offset_names("stuck-lso", brokers, RoundEvidence(truth_of({}), (1, 2, 3), [loss]))
-    assert names == [*((0, name) for _ in brokers), *((1, "stuck-lso") for _ in brokers)]
-    assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in words) is (name == LOST_UNSYNCED)
+OFFSETS_LOST = "offsets 124 to 126 of __consumer_offsets-0 were lost"
+MARKER_LEFT_OUT = "left out the marker of a transaction of soak-1-t0"
+LEFT_OUT = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
+OF_OFFSETS = {
+    OFFSETS_LOST: RoundEvidence(
+        truth_of({}), (1, 2, 3), [Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)]
+    ),
+    MARKER_LEFT_OUT: RoundEvidence(truth_of({}), (1, 2, 3), skipped=[LEFT_OUT]),
+}
 
 
 @pytest.mark.parametrize(
-    ("anomaly", "brokers", "name"),
+    ("says", "anomaly", "brokers", "name"),
     [
-        ("stuck-lso", (1, 2, 3), SKIPPED_MARKER),
-        ("stuck-lso", (1, 3), "stuck-lso"),
-        ("tombstone-divergence", (1, 2, 3), "tombstone-divergence"),
+        (OFFSETS_LOST, "stuck-lso", (1, 2, 3), LOST_UNSYNCED),
+        (OFFSETS_LOST, "stuck-lso", (1, 3), "stuck-lso"),
+        (MARKER_LEFT_OUT, "stuck-lso", (1, 2, 3), SKIPPED_MARKER),
+        (MARKER_LEFT_OUT, "stuck-lso", (1, 3), "stuck-lso"),
+        (MARKER_LEFT_OUT, "tombstone-divergence", (1, 2, 3), "tombstone-divergence"),
     ],
 )
-def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
-    anomaly: str, brokers: tuple[int, ...], name: str
+def test_offsets_of_groups_that_every_broker_lost_or_whose_marker_was_left_out(
+    says: str, anomaly: str, brokers: tuple[int, ...], name: str
 ) -> None:
-    line = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
-    names, words = offset_names(anomaly, brokers, RoundEvidence(truth_of({}), (1, 2, 3), skipped=[line]))
-    assert names == [*((0, name) for _ in brokers), *((1, anomaly) for _ in brokers)]
-    assert ("left out the marker of a transaction of soak-1-t0" in words) is (name == SKIPPED_MARKER)
+    """Of two partitions, only of the first one."""
+    places = [(number, broker) for number in (0, 1) for broker in brokers]
+    symptoms = [Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly) for number, broker in places]
+    diagnoses = diagnose(OF_OFFSETS[says], symptoms)
+    causes = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
+    assert [cause for cause, _ in causes] == [*[name] * len(brokers), *[anomaly] * len(brokers)]
+    assert (says in causes[0][1]) is (name != anomaly)
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:

@@ -8,30 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import soaked
 from click.testing import CliRunner
 from fakes.connections import StallingReader
 from fakes.progress import FakeProgress
 from findings import soak_json
 from simulated import digest
-from soaked import (
-    ABORTS,
-    COMMITS,
-    DIES,
-    KILL,
-    PAUSE,
-    RESUME,
-    SMALL,
-    START,
-    TOPIC,
-    TWIN,
-    P,
-    T,
-    names_by_replica,
-    play,
-    play_drawn,
-    play_steps,
-    put,
-)
+from soaked import ABORTS, COMMITS, KILL, PAUSE, RESUME, START, TOPIC, P, T, play_steps, put
 
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
@@ -59,7 +42,7 @@ from harness.spark.options import SparkOptions
 
 def wrong_names(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
     assert played.failure is None
-    names = names_by_replica(RoundEvidence(truth_of(RunFolder(folder), played)))
+    names = soaked.names_by_replica(RoundEvidence(truth_of(RunFolder(folder), played)))
     return {broker: of_replica for (broker, _), of_replica in names.items()}
 
 
@@ -68,7 +51,7 @@ def wrong_after(folder: Path, *steps: tuple[float, Operation]) -> dict[int, set[
 
 
 def test_a_drawn_round_goes_to_its_end_and_is_repeated_exactly(tmp_path: Path) -> None:
-    first, again = (play_drawn(tmp_path / name, seed=3) for name in ("first", "again"))
+    first, again = (soaked.play_drawn(tmp_path / name, seed=3) for name in ("first", "again"))
     assert first.failure is None
     assert first == again
     assert digest(tmp_path / "first") == digest(tmp_path / "again")
@@ -76,11 +59,11 @@ def test_a_drawn_round_goes_to_its_end_and_is_repeated_exactly(tmp_path: Path) -
 
 
 def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_path: Path) -> None:
-    played, path = play_drawn(tmp_path / "first", seed=4), tmp_path / "round.json"
+    played, path = soaked.play_drawn(tmp_path / "first", seed=4), tmp_path / "round.json"
     write_round(path, played)
     schedule = read_round(path)
     assert (schedule, schedule.target) == (played.schedule, "sim-kafka")
-    again = play(tmp_path / "again", fixed(*schedule.steps), schedule.plan, seed=schedule.plan.seed)
+    again = soaked.play(tmp_path / "again", fixed(*schedule.steps), schedule.plan, seed=schedule.plan.seed)
     assert again.schedule.operations == played.schedule.operations
     for failure in (None, "no broker answers"):
         stored = replace(
@@ -105,7 +88,7 @@ def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_
          [(1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS), (13, put(T, "other")), (13.3, ABORTS),
           (13.4, RESUME)]),
         (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
-                (7, DIES)]),
+                (7, soaked.DIES)]),
     ],
 )  # fmt: skip
 def test_anomalies_are_found_by_what_clients_know(
@@ -127,14 +110,14 @@ def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
 
 def test_a_client_that_dies_leaves_a_transaction_that_its_next_start_aborts(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "round")
-    assert wrong_after(folder.path, (1, put(T)), (2, DIES), (8, put(T, "x")), (9, COMMITS)) == {}
+    assert wrong_after(folder.path, (1, put(T)), (2, soaked.DIES), (8, put(T, "x")), (9, COMMITS)) == {}
     log = client_log_of(read_lines(folder.history_path))
     assert [transaction.outcome for transaction in log.transactions.values()] == [ABORTED, "committed"]
 
 
 def test_of_two_clients_with_one_id_the_later_one_fences_the_other(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "round")
-    assert wrong_after(folder.path, (1, put(T)), (2, put(TWIN, "x")), (4, COMMITS)) == {}
+    assert wrong_after(folder.path, (1, put(T)), (2, put(soaked.TWIN, "x")), (4, COMMITS)) == {}
     events = read_lines(folder.history_path)
     assert [event["type"] for event in events if event["f"] == "commit"] == ["invoke", "fail"]
     assert next(iter(client_log_of(events).transactions.values())).outcome == ABORTED
@@ -181,10 +164,10 @@ def test_what_is_no_round_is_refused(tmp_path: Path, change: dict[str, object], 
 
 def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Path) -> None:
     wanted = [Step(2.0, put(P)), Step(1.0, put(P, "x")), Step(4.0, put(T))]
-    played = play(tmp_path / "round", fixed(*wanted))
+    played = soaked.play(tmp_path / "round", fixed(*wanted))
     assert list(played.schedule.operations) == [step.operation for step in wanted]
     assert all(step.at_s >= asked.at_s for step, asked in zip(played.schedule.steps, wanted, strict=True))
-    assert played.plan == SMALL
+    assert played.plan == soaked.SMALL
 
 
 def test_topics_that_are_not_created_fail_their_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

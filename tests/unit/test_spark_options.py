@@ -12,16 +12,8 @@ import pytest
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
-from harness.spark import workspace_session
-from harness.spark.launch import (
-    DRIVER_MEMORY,
-    HEAP_FLAGS,
-    SparkJobs,
-    SparkSpec,
-    options_of,
-    set_environment,
-    write_driver_python,
-)
+from harness.spark import launch, workspace_session
+from harness.spark.launch import SparkSpec, options_of
 from harness.spark.options import LOCAL, SparkOptions, parse_spark, public
 
 CLUSTER = "spark://master:7077"
@@ -80,9 +72,9 @@ def spec(master: str = LOCAL, **conf: str) -> SparkSpec:
 
 def test_a_session_of_this_host_stays_on_loopback() -> None:
     set_ = options_of(spec())
-    assert (set_["spark.driver.host"], set_["spark.driver.memory"]) == ("127.0.0.1", DRIVER_MEMORY)
+    assert (set_["spark.driver.host"], set_["spark.driver.memory"]) == ("127.0.0.1", launch.DRIVER_MEMORY)
     flags = set_["spark.driver.extraJavaOptions"].split()
-    assert {"-Dharness.run=run-1", SPARK_MARKER, *HEAP_FLAGS} <= set(flags)
+    assert {"-Dharness.run=run-1", SPARK_MARKER, *launch.HEAP_FLAGS} <= set(flags)
     assert set_["spark.executor.extraJavaOptions"].split() == ["-Dharness.run=run-1", SPARK_MARKER]
     on_cluster = options_of(spec(CLUSTER))
     assert not {"spark.driver.host", "spark.driver.bindAddress"} & on_cluster.keys(), "it finds its driver itself"
@@ -119,7 +111,7 @@ def test_secrets_are_kept_off_the_command_line() -> None:
 def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PYSPARK_PYTHON": "theirs"}
     monkeypatch.setattr("harness.spark.launch.os.environ", environment)
-    set_environment(asked)
+    launch.set_environment(asked)
     assert environment["PYSPARK_PYTHON"] == python
     assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host
 
@@ -128,7 +120,7 @@ def test_the_python_in_an_archive_of_workers_is_this_one_for_the_driver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
-    write_driver_python(replace(spec(CLUSTER), scratch_dir=tmp_path))
+    launch.write_driver_python(replace(spec(CLUSTER), scratch_dir=tmp_path))
     program = "import sys; print(sys.prefix, *sys.argv[1:])"
     output = subprocess.check_output([tmp_path / "env/bin/python", "-c", program, "a b"], text=True)
     assert output == f"{sys.prefix} a b\n"
@@ -145,7 +137,7 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
     monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: ended.set())
     monkeypatch.setattr(workspace_session, "START_LIMIT_S", 0.01)
     with pytest.raises(UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; do its"):
-        workspace_session.start(spec(CLUSTER), SparkJobs("json:loads", workers=""), [])
+        workspace_session.start(spec(CLUSTER), launch.SparkJobs("json:loads", workers=""), [])
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ def undecided(*place: Any, **more: Any) -> Finding:
 class Case:
     """Copies of one partition, and all that an audit must say of them; ``says`` is in the partition's reason.
 
-    ``spoil`` does something to the files, in the folder that holds the log directories; ``{top}`` in ``says`` is that
-    folder.
+    ``spoil`` changes files in the folder of log directories, for which ``says`` has ``{top}``.
     """
 
     name: str

@@ -15,8 +15,7 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 class Finding:
     """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields.
 
-    ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers. ``decided``
-    is of audits only.
+    ``producer_id``: None where only the client knows the record, -1 for plain producers. ``decided``: by audits.
     """
 
     anomaly: str
@@ -50,10 +49,15 @@ class Case:
 
 
 def case(name: str, *results_and_replicas: Finding | Doubt | Replica, **history: Any) -> Case:
-    """Return a case: all findings and doubts about a `History` with these replicas at its end, and other fields."""
+    """Return a case: all findings and doubts about a `History` with these replicas at its end, and other fields.
+
+    If clients are known, they wrote what the first replica holds, unless ``wrote`` says otherwise.
+    """
     findings = tuple(finding for finding in results_and_replicas if isinstance(finding, Finding))
     doubts = tuple(doubt for doubt in results_and_replicas if isinstance(doubt, Doubt))
     after = tuple(replica for replica in results_and_replicas if isinstance(replica, Replica))
+    if history.get("client", True):
+        history.setdefault("wrote", after[0].log)
     return Case(History(name, after, **history), findings, doubts)
 
 

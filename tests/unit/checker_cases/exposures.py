@@ -1,8 +1,8 @@
 """Outages, and whether each exposes the broker that was down. No replica is wrong in any of them."""
 
+import literal
 from literal import (
     History,
-    Txn,
     absent,
     appeared,
     by_filler,
@@ -27,7 +27,7 @@ LEFT = (put(5, "K"), put(6, "x"))
 YOUNG = (put(5, "K", at_ms=HORIZON_MS), put(6, "x"))
 STAMPED = (delete(3, "D", horizon_ms=HORIZON_MS), commit(4, T1, horizon_ms=HORIZON_MS))
 
-U2 = Txn(7, "u/2")
+U2 = literal.Txn(7, "u/2")
 EXPOSURES = [
     History("exposed by a kill", wrote=WROTE, outage=OUTAGE,
         before=(replica(1, *LEFT), replica(3, *LEFT), absent(2, *WROTE)),

@@ -70,7 +70,6 @@ class DelayedAdmin(Admin):
     """Transactions end, brokers answer and topics are frozen from the given second on.
 
     A broker learns of its settings after `LEARNS_AFTER_S`; ``changes`` has each change with its second and broker.
-    ``states``: of partitions, by the metadata.
     """
 
     clock: TickingClock = field(default_factory=TickingClock)
@@ -105,10 +104,7 @@ class DelayedAdmin(Admin):
 
 @dataclass
 class LeaderAdmin(Admin):
-    """Every broker has separate metadata. ``leaders``: of `PARTITION`, by the asked broker (by default broker 1).
-
-    A reassignment makes its first replica the leader. ``reassignments``: all reassignments.
-    """
+    """Each broker has its own ``leaders`` of `PARTITION` in its metadata, until a reassignment makes one the leader."""
 
     leaders: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 1))
     reassignments: list[Mapping[TopicPartition, Sequence[int]]] = field(default_factory=list)

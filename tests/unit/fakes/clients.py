@@ -25,8 +25,7 @@ class Sent:
 class FakeLibrary:
     """Makes producers. ``logs``: their records. ``calls``: all operations except `flush`, in order.
 
-    ``starts``: offsets at which logs begin. ``refused``: keys whose records are not acknowledged. ``refusals``: the
-    number of commits and aborts that will fail. ``ended``: the number of ended transactions. ``made``: of producers.
+    ``starts``: of logs. ``refused``: keys that are not acknowledged. ``refusals``: how many commits and aborts fail.
     """
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)

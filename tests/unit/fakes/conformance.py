@@ -20,10 +20,9 @@ OLD = Rules(version=rules_of("3.9.2"))
 
 @dataclass
 class ModelBrokers:
-    """What `conform` needs of `harness.model_checking.conform.brokers.Brokers`, by a second model.
+    """What `conform` needs of `Brokers`, by a second model.
 
-    ``wrong``: schedule and broker whose picture is wrong from a step on. ``refuses``: the step that the leader of a
-    schedule refuses.
+    ``wrong``: by schedule and broker, from which step on the picture is wrong. ``refuses``: a leader, by schedule.
     """
 
     wrong: dict[ReplicaKey, int] = field(default_factory=dict)

@@ -12,10 +12,7 @@ from typing import Any
 
 @dataclass
 class FakeServer:
-    """One server. ``answers`` by path: a status and a body (bytes, or JSON); ``asked`` has method, path and body.
-
-    ``authorizations``: that header of each request.
-    """
+    """One server: status and body (bytes, or JSON) by path; ``asked`` has method, path and body of each request."""
 
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str, Any]] = field(default_factory=list)

@@ -46,10 +46,7 @@ class FakeObserver(ReplicaObserver):
 
 @dataclass
 class CopyingObserver(ReplicaObserver):
-    """Sees brokers that stay at the end, and the others as far as they have copied: a record each second.
-
-    ``actions``: changes of the cluster. ``ends``: the log end of each broker.
-    """
+    """Sees brokers that stay at the end, and the others as far as they have copied: a record each second."""
 
     clock: TickingClock
     runtime: FakeRuntime

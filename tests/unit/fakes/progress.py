@@ -28,10 +28,7 @@ class FakeProgress:
 
 @dataclass
 class NightOfRuns:
-    """Runs that end as given, by outage and number; time passes where a run ends, by how long the run took.
-
-    ``begun``: index of the outage and number of the attempt; ``limits``: of the runs. ``lines``: of progress.
-    """
+    """Runs that end as given, by index of the outage and number of the attempt; time passes where a run ends."""
 
     attempts: Mapping[tuple[int, int], Attempt]
     now: float = 0.0

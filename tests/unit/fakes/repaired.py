@@ -17,10 +17,7 @@ TOPIC_ID = UUID(int=1)
 
 @dataclass
 class RepairedBrokers:
-    """Implements `harness.kafka_api.connection.Dial` for every broker. ``silent`` brokers refuse, by port.
-
-    ``asked`` has the port and the message of each request.
-    """
+    """Implements `harness.kafka_api.connection.Dial`; ``asked``: port and message; ``silent``: ports that refuse."""
 
     silent: set[int] = field(default_factory=set)
     epochs: dict[int, int] = field(default_factory=dict)
