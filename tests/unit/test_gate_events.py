@@ -8,7 +8,7 @@ import pytest
 from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.play.protection import Gates
 from harness.protect.gate.build import gate_options
-from harness.protect.gate.events import parse_line
+from harness.protect.gate.events import is_held, parse_line
 
 OF_A_GATE = b"[23:01:02.345] [INFO] compaction.gate - compaction-gate: %s topic=stuck-lso partition=0 time_ms=1000 %s\n"
 HELD = OF_A_GATE % (b"held", b"reason=not-in-sync missing=[2]")
@@ -96,3 +96,10 @@ def test_only_of_gates_no_events_are_evidence(tmp_path: Path, *, is_build: bool,
     assert gates.holds(1, ("a.b_c-1", 12)) is bool(log)
     gates.write()
     assert (tmp_path / "gate.jsonl").exists() is is_written
+
+
+def test_a_gate_that_starts_holds_nothing_yet() -> None:
+    held = {"broker": 1, "event": "held", "topic": "t", "partition": 0}
+    assert is_held([held, {"broker": 2, "event": "installed"}], 1, ("t", 0))
+    assert not is_held([held, {"broker": 1, "event": "installed"}], 1, ("t", 0))
+    assert is_held([held, {"broker": 1, "event": "installed"}, held], 1, ("t", 0))

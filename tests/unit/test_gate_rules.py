@@ -60,6 +60,9 @@ TABLE: dict[str, str] = {
     "holds 500 0:2:100 400:-:100 600:2:100": "true, false, true, orders-0 0 ms 0 bytes [2]",
     "holds 500 0:2:100 400:3:100 600:3:100": "true, true, true, orders-0 600 ms 0 bytes [3]",
     "holds 0 0:2:100 10:-:100": "true, false",
+    "holds 500 0:2:100:0 10:2:100:3600000": "true, true, orders-0 10 ms 0 bytes [2]",  # the broker's clock is set
+    "gives-up 50 1,2 1,2": "true false",
+    "gives-up 50 1,2 1,2,3 1,2": "true true",  # it was back, and left again, between two looks of a cleaner
     # A copy that begins anew: anew OF IN_ISR LOG LEADER FED_BY
     "anew adding not some 1 -": "added",
     "anew adding not empty 1 -": "no",

@@ -55,6 +55,8 @@ public final class GateCases {
                         Long.parseLong(words[3]), words[4].equals("counted")).label();
                 case "holds":
                     return holds(words);
+                case "gives-up":
+                    return givesUp(words);
                 case "gate":
                     return gate(words);
                 default:
@@ -80,7 +82,23 @@ public final class GateCases {
         return waits + (held.length == 0 ? "" : " " + held[0].getReason() + " " + held[0].getMissingReplicas());
     }
 
-    /** holds GIVE_UP_MS NOW:MISSING:SIZE…: for each look, whether the partition waits, then what JMX shows. */
+    /** gives-up MS ISR…: looks at the first ISR, and at the last one, after the time; the others come in between. */
+    private static String givesUp(String[] words) throws Throwable {
+        Gate gate = new Gate(Options.parse("give-up-after-ms=" + words[1]), new FakeBroker(new HashMap<>()));
+        List<String> answers = new ArrayList<>();
+        for (int i = 2; i < words.length; i++) {
+            MetadataImage image = image(named(new String[] {"isr=" + words[i]}, 0));
+            gate.onApply(BROKER, image);
+            gate.onImage(image);
+            if (i == 2 || i == words.length - 1)
+                answers.add(String.valueOf(gate.waits(PARTITION, Holds.UNKNOWN_SIZE)));
+            if (i == 2)
+                Thread.sleep(2 * Long.parseLong(words[1]));
+        }
+        return String.join(" ", answers);
+    }
+
+    /** holds GIVE_UP_MS NOW:MISSING:SIZE[:TIME]…: for each look, whether the partition waits, then what JMX shows. */
     private static String holds(String[] words) {
         Holds holds = new Holds(Long.parseLong(words[1]));
         List<String> answers = new ArrayList<>();
@@ -90,7 +108,8 @@ public final class GateCases {
             nowMs = Long.parseLong(look[0]);
             List<Integer> missing = numbers(look[1]);
             Decision.Hold hold = missing.isEmpty() ? Decision.Hold.NONE : Decision.Hold.NOT_IN_SYNC;
-            answers.add(String.valueOf(holds.waits(PARTITION, hold, missing, Long.parseLong(look[2]), nowMs)));
+            long timeMs = look.length > 3 ? Long.parseLong(look[3]) : nowMs;
+            answers.add(String.valueOf(holds.waits(PARTITION, hold, missing, Long.parseLong(look[2]), timeMs, nowMs)));
         }
         for (HeldPartition one : holds.list(nowMs))
             answers.add(one.getTopicPartition() + " " + one.getHeldMs() + " ms " + one.getGrownBytes() + " bytes "

@@ -42,7 +42,10 @@ final class Gate implements GateMXBean {
         image = newImage;
         try {
             if (!holds.isEmpty() && brokerId >= 0)
-                holds.retain(partition -> ImageReader.view(newImage, partition, brokerId, 0).isAssigned);
+                holds.see(partition -> {
+                    View view = ImageReader.view(newImage, partition, brokerId, 0);
+                    return view.isAssigned ? Decision.missing(view) : null;
+                });
         } catch (Throwable error) {
             failed("forgetting partitions", error);
         }
@@ -111,7 +114,8 @@ final class Gate implements GateMXBean {
             View view = view(partition);
             Hold hold = Decision.decide(view, options);
             logOnce(hold.isOfBroker ? hold : Hold.NONE);
-            return holds.waits(partition, hold, Decision.missing(view), sizeBytes, System.currentTimeMillis());
+            return holds.waits(partition, hold, Decision.missing(view), sizeBytes, System.currentTimeMillis(),
+                nowMs());
         } catch (Throwable error) {
             failed("looking at " + partition, error);
             return true;
@@ -266,6 +270,10 @@ final class Gate implements GateMXBean {
     }
 
     private List<HeldPartition> list() {
-        return holds.list(System.currentTimeMillis());
+        return holds.list(nowMs());
+    }
+
+    private static long nowMs() {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
     }
 }

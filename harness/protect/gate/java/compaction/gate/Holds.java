@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.function.Predicate;
+import java.util.function.Function;
 
 /** Which partitions are held, since when, and whom they wait for. Cleaner threads write it, JMX reads it. */
 final class Holds {
@@ -25,14 +25,17 @@ final class Holds {
      *
      * <p>Each replica is given up by itself, after it was missing for long enough: one that left a moment ago is waited
      * for although another never came back.
+     *
+     * @param timeMs the time of the event for the log, by a clock that may be set
+     * @param nowMs by a clock that nobody sets: a step of the other must not give anybody up
      */
-    boolean waits(Object partition, Hold hold, Collection<Integer> missing, long sizeBytes, long nowMs) {
+    boolean waits(Object partition, Hold hold, Collection<Integer> missing, long sizeBytes, long timeMs, long nowMs) {
         Held entry = held.get(partition);
         if (hold == Hold.NONE) {
             if (entry != null) {
                 held.remove(partition);
                 if (entry.isLogged)
-                    Log.event("released", partition, nowMs, entry.summary(nowMs));
+                    Log.event("released", partition, timeMs, entry.summary(nowMs));
             }
             return false;
         }
@@ -48,15 +51,25 @@ final class Holds {
             entry.isGivenUp = isGivenUp;
             entry.isLogged |= !hold.isOfBroker;
             if (!hold.isOfBroker)
-                Log.event(isGivenUp ? "gave-up" : "held", partition, nowMs,
+                Log.event(isGivenUp ? "gave-up" : "held", partition, timeMs,
                     "reason=" + hold.label() + " missing=" + missing + (isGivenUp ? " " + entry.summary(nowMs) : ""));
         }
         return !isGivenUp;
     }
 
-    /** Forgets partitions that are no longer on this broker: no cleaner looks at them again. */
-    void retain(Predicate<Object> isHere) {
-        held.keySet().removeIf(isHere.negate());
+    /**
+     * Forgets replicas that are back, though they may leave again before a cleaner looks, and partitions that are no longer
+     * on this broker, which no cleaner looks at again.
+     *
+     * @param missingNow which replicas of a partition are missing; null for a partition that is not here
+     */
+    void see(Function<Object, Collection<Integer>> missingNow) {
+        held.entrySet().removeIf(one -> {
+            Collection<Integer> missing = missingNow.apply(one.getKey());
+            if (missing != null)
+                one.getValue().retain(missing);
+            return missing == null;
+        });
     }
 
     boolean isEmpty() {
@@ -95,8 +108,12 @@ final class Holds {
             return sizeAtFirstBytes == UNKNOWN_SIZE ? 0 : sizeBytes - sizeAtFirstBytes;
         }
 
-        synchronized void note(Collection<Integer> missing, long nowMs) {
+        synchronized void retain(Collection<Integer> missing) {
             missingSinceMs.keySet().retainAll(missing);
+        }
+
+        synchronized void note(Collection<Integer> missing, long nowMs) {
+            retain(missing);
             for (Integer replica : missing)
                 missingSinceMs.putIfAbsent(replica, nowMs);
         }
