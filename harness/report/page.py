@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jinja2 import UndefinedError
+
 from harness.errors import HarnessError
 from harness.judge.finding import Finding, Place, brokers_text
 from harness.judge.run_verdict import places_of
@@ -23,7 +25,10 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
-DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+DRAWING_ERRORS: Final = (
+    HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+    UndefinedError,
+)  # fmt: skip
 """Errors of drawing a folder that is damaged or of another release."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -70,9 +71,9 @@ def round_page(soak: StoredSoak, name: str, back: str) -> str:
 
 def replay_command(soak: StoredSoak, stored: StoredRound) -> str:
     """Return the command that plays a round again."""
-    gate = " --gate" if soak.content.gate else ""
-    schedule = f"results/{soak.name}/{stored.name}/{ROUND} --seed {stored.verdict.seed}"
-    return f"harness soak --target {soak.content.target}{gate} --schedule {schedule} --rounds 1"
+    gate = ("--gate",) if soak.content.gate else ()
+    schedule = "--schedule", f"results/{soak.name}/{stored.name}/{ROUND}", "--seed", str(stored.verdict.seed)
+    return shlex.join(["harness", "soak", "--target", soak.content.target, *gate, *schedule, "--rounds", "1"])
 
 
 def write_pages(soak_path: Path, name: str) -> str | None:

@@ -39,7 +39,7 @@ _NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
 _MARKDOWN: Final = MarkdownIt("js-default")
-DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
+DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors of reading a folder that is damaged or of another release."""
 
 
@@ -183,7 +183,10 @@ def running_runs(results: Path) -> list[RunningRun]:
 def read_soak(path: Path, name: str) -> StoredSoak:
     """Return the soak of a folder. Raises an error of `DAMAGED`."""
     content = from_json(SoakVerdict, json.loads((path / store.SOAK_STATE).read_text()))
-    rounds = (line.name for line in content.rounds if (path / line.name / store.BROKERS).is_dir())
+    folders = {
+        folder.name for folder in path.iterdir() if (folder / store.BROKERS).is_dir() and not folder.is_symlink()
+    }
+    rounds = (line.name for line in content.rounds if line.name in folders)
     column = title_of(content.target, content.target.partition("-")[2])
     return StoredSoak(path, name, content, tuple(rounds), column)
 
@@ -243,7 +246,8 @@ def _run(path: Path, name: str) -> StoredRun:
     column, began_at = title_of(manifest["target"]["name"], manifest["target"]["version"]), store.begin_of(path.name)
     run = StoredRun(store.RunFolder(path), name, manifest, from_json(Verdict, verdict), column, began_at)
     # A missing field that a site shows raises here.
-    _ = [manifest[field] for field in ("anomaly", "nemesis", "client")]
+    if not all(isinstance(manifest[field], str) for field in ("anomaly", "nemesis", "client")):
+        raise TypeError("anomaly, nemesis and client must be text")
     _ = [headline(finding) for finding in run.verdict.findings]
     _ = [scenario["summary"] for scenario in manifest.get("scenarios", ())]
     return run

@@ -36,6 +36,18 @@ def written_soak(results: Path) -> Path:
     return soak
 
 
+@pytest.mark.parametrize("name", ["d/../../../../../../soak-1", "../2026-11-25T00-00-00Z-0000/soak-1", "linked", ".."])
+def test_a_round_is_a_folder_of_its_soak(tmp_path: Path, name: str) -> None:
+    soak = tmp_path / "results" / "sim-kafka" / "soak" / "2026-11-25T00-00-00Z-0000"
+    for folder in ("soak-1", "brokers", "1/2/3/4/5/6"):
+        (soak / folder / "brokers").mkdir(parents=True)
+    (soak / "d").symlink_to("1/2/3/4/5/6")
+    (tmp_path / "elsewhere" / "brokers").mkdir(parents=True)
+    (soak / "linked").symlink_to(tmp_path / "elsewhere")
+    (soak / SOAK_STATE).write_text(json.dumps(soak_json({"name": name}, {"name": "soak-1"})))
+    assert read_soak(soak, "a/soak/b").with_evidence == ("soak-1",)
+
+
 def event(at_ms: int, kind: str, f: str, op: int, broker: int | None = None) -> dict[str, Any]:
     of_whom = {"process": "t"} if broker is None else {"process": "nemesis", "brokers": [broker]}
     return {"type": kind, "time_ms": at_ms, "f": f, "op": op, **of_whom}

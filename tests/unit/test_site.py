@@ -128,6 +128,18 @@ def test_a_page_that_cannot_be_drawn_is_reported(results: Path, site: Path) -> N
     assert 'href="runs/' not in text
 
 
+def test_a_manifest_of_another_form_does_not_end_the_report(results: Path, site: Path) -> None:
+    others: list[dict[str, Any]] = [{"runtime": "local"}, {"nemesis": ["a list"]}, {"timings_s": None}]
+    for day, more in enumerate(others):
+        stored(results, day, CLEAN, **more)
+    (stored(results, 4, CLEAN) / "manifest.json").write_text('{"a":' * 100_000)
+    stored(results, 5, CLEAN)
+    text = written(results, site)
+    assert text.count("has no page") == 2
+    assert text.count("cannot be read: ") == 2
+    assert text.count('href="runs/') == 1
+
+
 def test_written_analyses_are_pages_and_markup_in_them_is_text(results: Path, site: Path) -> None:
     stored(results, 1, CLEAN)
     (results / "2026-11-22-kafka.md").write_text("# Findings of the week\n\n| a |\n|---|\n| <script>x</script> |\n")
