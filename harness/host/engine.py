@@ -4,6 +4,7 @@ Containers, networks and volumes of a run have the label `LABEL`, by which they 
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,9 +15,9 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from harness.errors import HarnessError, UsageError
-from harness.host import commands
+from harness.host import commands, leftovers
 
-LABEL = "compaction-harness.run"
+LABEL, OWNER_LABEL = "compaction-harness.run", "compaction-harness.owner"
 TIMEOUT_S = 30
 
 REMEDIES = {
@@ -58,6 +59,11 @@ def connect() -> docker.DockerClient:
 def labelled(run_id: str) -> dict[str, str | list[str] | bool]:
     """Return the filter for the containers, networks and volumes of a run."""
     return {"label": f"{LABEL}={run_id}"}
+
+
+def owner() -> str:
+    """Return the owner of containers that are created here. Runs of other hosts, users and folders are not visible."""
+    return f"{socket.gethostname()}:{leftovers.work_root()}"
 
 
 def find_compose() -> tuple[str, ...]:
@@ -116,7 +122,7 @@ def end(_directory: Path, run_id: str) -> int:
 
 
 def runs_with_containers() -> set[str]:
-    """Return the ids of the runs that have a container, a network or a volume; empty if no engine answers."""
+    """Return the ids of `owner`'s runs that have a container, a network or a volume; empty if no engine answers."""
     try:
         client = connect()
     except UsageError:
@@ -125,7 +131,8 @@ def runs_with_containers() -> set[str]:
     with errors_as("containers cannot be listed"):
         containers = client.containers.list(all=True, filters=every_run, ignore_removed=True)
         others = [*client.networks.list(filters=every_run), *client.volumes.list(filters=every_run)]
-        return {labels[LABEL] for labels in (*(c.labels for c in containers), *(o.attrs["Labels"] for o in others))}
+        every = (*(container.labels for container in containers), *(other.attrs["Labels"] for other in others))
+        return {labels[LABEL] for labels in every if labels.get(OWNER_LABEL) == owner()}
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from harness.targets import images
 
 CREATE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S, SHUTDOWN_TIMEOUT_S = 10, 60
+KILLED = 128 + 9
 LOOK_EVERY_S = 0.5
 LOG_LINES = 500
 CHUNK_BYTES = 1 << 20
@@ -151,6 +152,10 @@ class DockerRuntime:
         self._running.discard(broker)
         with engine.errors_as(f"broker {broker} cannot be shut down"):
             self._containers[broker].stop(timeout=SHUTDOWN_TIMEOUT_S)
+            ended = self._attributes(broker)["State"]
+        # The engine sends SIGKILL after that time, and does not say so.
+        if ended.get("ExitCode") == KILLED:
+            raise HarnessError(f"broker {broker} did not shut down within {SHUTDOWN_TIMEOUT_S} s")
 
     def kill(self, broker: int) -> None:
         """SIGKILL the broker, the first process of its container."""
@@ -252,6 +257,7 @@ class DockerRuntime:
                 variables={
                     **engine.OWN_MODULES,
                     "HARNESS_RUN_ID": self.spec.run_id,
+                    "HARNESS_OWNER": engine.owner(),
                     "HARNESS_IMAGE": self.image,
                     **self.recipe.variables,
                     **{f"HARNESS_PORT_{broker}": str(at.port) for broker, at in self._addresses.items()},
@@ -279,7 +285,15 @@ class DockerRuntime:
             raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
 
     def _inside(self, broker: int) -> list[str]:
-        return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]
+        process_id = self._attributes(broker)["State"]["Pid"]
+        # If the engine is in a virtual machine, or the harness in a container, the id is of another process here: rules
+        # would be changed in the network of that process, such as this host's own.
+        if str(self._containers[broker].id) not in _control_groups(process_id):
+            raise HarnessError(
+                f"process {process_id} of this host is not broker {broker}: the engine is in another machine, or this"
+                " harness is in a container; faults of links need an engine on the same host"
+            )
+        return ["nsenter", "--target", str(process_id), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
         (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
@@ -300,6 +314,13 @@ class DockerRuntime:
             packed.seek(0)
             with tarfile.open(fileobj=packed) as tar:
                 yield tar
+
+
+def _control_groups(process_id: int) -> str:
+    """Return the control groups of a process, whose names have its container's id; "" without such a process."""
+    with suppress(OSError):
+        return Path(f"/proc/{process_id}/cgroup").read_text()
+    return ""
 
 
 def _extract(tar: tarfile.TarFile, destination: Path, is_log_file: Callable[[PurePath], bool]) -> dict[str, int]:

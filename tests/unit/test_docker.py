@@ -1,5 +1,6 @@
 """Brokers as containers of a fake engine: the files that are copied out of them, and the reports of their ends."""
 
+import os
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -11,6 +12,8 @@ from fakes.containers import ContainerCluster, packed
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers
 from harness.host.leftovers import Owner
+from harness.runtimes import docker
+from harness.runtimes.base import LossyLinks, ability
 
 BROKER = 2
 DATA, PROPERTIES = "/var/lib/kafka/data", "/mnt/shared/config/server.properties"
@@ -131,3 +134,20 @@ def test_an_overlapping_network_is_reported_with_the_remedy(
     monkeypatch.setattr(commands, "run", MagicMock(side_effect=error))
     with pytest.raises(BootError, match=r"^the containers cannot be started: the engine has no free subnet .*prune"):
         bench.runtime.start_cluster()
+
+
+def test_rules_are_set_in_the_network_of_a_broker_and_of_no_other_process(
+    bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, ...]] = []
+    bench.runtime.start_cluster()
+    bench.brokers[BROKER].attrs["State"] = {"Pid": os.getpid()}
+    monkeypatch.setattr(commands, "run", lambda *words, **_: ran.append(words))
+    with pytest.raises(HarnessError, match=f"process {os.getpid()} of this host is not broker 2"):
+        ability(bench.runtime, LossyLinks).lose(BROKER, 0.2)
+    assert ran == []
+    monkeypatch.setattr(
+        docker, "_control_groups", lambda _: f"0::/system.slice/docker-{bench.brokers[BROKER].id}.scope"
+    )
+    ability(bench.runtime, LossyLinks).lose(BROKER, 0.2)
+    assert [words[:3] for words in ran] == [("nsenter", "--target", str(os.getpid()))] * 2

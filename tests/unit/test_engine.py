@@ -89,6 +89,8 @@ def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -
 def test_only_resources_of_the_run_are_removed_and_containers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     removed = furnish(monkeypatch)
     assert engine.runs_with_containers() == {RUN_ID, "other"}
+    monkeypatch.setattr(engine, "owner", lambda: "another host, user or TMPDIR")
+    assert engine.runs_with_containers() == set()
     assert engine.remove(NOWHERE, RUN_ID) == 1
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("container", "network", "volume")]
 

@@ -43,13 +43,14 @@ class FakeResource:
     removed: list[str] = field(default_factory=list)
     refusal: Exception | None = None
     attrs: dict[str, Any] = field(default_factory=dict)
+    owner: str = field(default_factory=engine.owner)
 
     def __post_init__(self) -> None:
         self.attrs["Labels"] = self.labels
 
     @property
     def labels(self) -> dict[str, str]:
-        return {engine.LABEL: self.run_id}
+        return {engine.LABEL: self.run_id, engine.OWNER_LABEL: self.owner}
 
     def remove(self, **_: Any) -> None:
         if self.refusal is not None:
