@@ -109,10 +109,14 @@ def sentence(template: str, **values: Column | str) -> Column:
 
 
 def first_rows(rows: DataFrame) -> DataFrame:
-    """Return at most `LISTED` rows of each partition, the lowest offsets first, with ``total``: how many there are."""
+    """Return at most `LISTED` rows of each partition, the lowest offsets first.
+
+    Adds ``total``: how many there are, and ``described``: the brokers that all of them are about.
+    """
     partition = Window.partitionBy(*PARTITION)
     ordered = partition.orderBy("offset", "broker")
-    numbered = rows.select("*", f.row_number().over(ordered).alias("row"), f.count("*").over(partition).alias("total"))
+    of_all = f.count("*").over(partition).alias("total"), f.collect_set("broker").over(partition).alias("described")
+    numbered = rows.select("*", f.row_number().over(ordered).alias("row"), *of_all)
     return numbered.where(f"row <= {LISTED}").drop("row")
 
 

@@ -4,14 +4,16 @@ Verifies: data of a producer that is followed by data of a higher producer epoch
 `batch_outcomes.overtaken_transactions`). This replica applies the next marker, which was written for another
 transaction, to both. If both markers have the same type, the outcome is right, and the finding is only
 `unexplained-divergence`; else it is the other anomaly in ``candidates``.
+Where every replica that covers the batch shows the same, they agree: a batch that came late, after the marker of its
+transaction, is legally followed so (KIP-664; only brokers without the verification of KIP-890 accept it).
 Does not verify: transactions whose marker any replica shows, that are open (`stuck_lso`), or for which
 `undeleted_values` has better evidence.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import REPLICA, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import BATCH, LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import COMMITTED, with_first_marker
 from checkers.replay.judged import Judged
@@ -30,11 +32,14 @@ def check(judged: Judged) -> DataFrame:
         .groupBy(*REPLICA, "producer_id", f.col("from").alias("offset"))
         .agg(f.min_by("key", "offset").alias("key"))
     )
+    starts = f.collect_list("log_start").over(Window.partitionBy(*PARTITION)).alias("starts")
     reported = judged.replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
     missed = (
         with_first_marker(overtaken.where("belief != 'open'"), judged.markers, at="offset")
-        .join(judged.replicas.select(*REPLICA, "bound", "log_start"), REPLICA)
+        .join(judged.replicas.select(*REPLICA, "bound", "log_start", starts), REPLICA)
         .where("last_offset < bound AND offset >= log_start")
+        .withColumn("holders", f.count("*").over(Window.partitionBy("producer_id", "decided_by", *PARTITION)))
+        .where("holders < size(filter(starts, start -> start <= offset))")
         .where("coalesce(first_marker >= overtaken_at, true)")
         .join(reported, ["producer_id", "decided_by", *REPLICA], "left_anti")
         .join(colocated(keys), ["producer_id", "offset", *REPLICA], "left")

@@ -57,13 +57,17 @@ class DisputedRecord:
 
 @dataclass(frozen=True)
 class KeyState:
-    """One replica's state of a key and of a disputed record of that key; see `key_states`."""
+    """One replica's state of a key and of a disputed record of that key; see `key_states`.
+
+    ``goes_on``: the key has a record at or beyond the bound, because of which a cleaner may have removed all others.
+    """
 
     broker: int
     log_start: int
     last: LastRecord | None = None
     at: DisputedRecord | None = None
     open_from: int | None = None
+    goes_on: bool = False
 
     @property
     def alive_at(self) -> int | None:
@@ -86,16 +90,18 @@ def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, .
 
 
 def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
-    """Return REPLICA, key, ``disputed`` (an offset), ``last``, ``at``, ``open_from`` of every replica with the key.
+    """Return REPLICA, key, ``disputed`` (an offset), ``last``, ``at``, ``open_from``, ``goes_on``, of all with the key.
 
     ``last``: the last record of the key that the replica believes committed (fields of `LastRecord`). ``at``: its
     belief about the disputed record, null where it has no such record (fields of `DisputedRecord`).
-    ``open_from``: its first record of the key in an open transaction.
+    ``open_from``: its first record of the key in an open transaction. ``goes_on``: see `KeyState`.
     """
     schema = "run string, topic string, partition int, key binary, disputed long"
     records = judged.records.sparkSession.createDataFrame(disputed, schema)
     last = f.struct("offset", "tombstone", "leader_epoch")
     at = f.struct("belief", "transactional", "leader_epoch", "decided_in_leader_epoch")
+    assert judged.replica_only is not None  # noqa: S101  (only audits dispute records)
+    going_on = judged.replica_only.later.withColumn("goes_on", f.lit(True))
     return (
         colocated(judged.records)
         .join(colocated(records), ["key", *PARTITION])
@@ -105,6 +111,8 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
             f.first(f.when(f.col("offset") == f.col("disputed"), at), ignorenulls=True).alias("at"),
             f.min(f.when(f.col("belief") == OPEN, f.col("offset"))).alias("open_from"),
         )
+        .join(colocated(going_on), ["key", *PARTITION], "left")
+        .withColumn("goes_on", f.coalesce("goes_on", f.lit(False)))
     )
 
 
@@ -154,6 +162,7 @@ def blame_state(offset: int, states: Sequence[KeyState], coverage: EpochCoverage
             claims.append(_Claim(DELETED if last.tombstone else last.offset, state.broker, proof))
         elif (
             (last is None or last.offset < offset)
+            and not state.goes_on
             and disputed_in is not None
             and (proof := coverage.received(state.broker, disputed_in))
         ):
@@ -169,7 +178,7 @@ def _is_right(state: KeyState, truth: ProvenTruth, offset: int) -> bool | None:
     """Return whether a replica's final state of the key is right; None where evidence does not decide."""
     if truth == SUPERSEDED:
         return False if state.alive_at is not None and state.alive_at >= offset else None
-    if isinstance(truth, int) and truth < state.log_start:
+    if isinstance(truth, int) and (truth < state.log_start or (state.last is None and state.goes_on)):
         return None
     return state.alive_at is None if truth == DELETED else state.alive_at == truth
 

@@ -6,7 +6,8 @@ that is not a candidate has not diverged.
 
 A key with a later record at or beyond the bound, because of which some replica may have cleaned, is not a candidate.
 Every other key is a candidate unless its last value (none, for a tombstone or no record) is the same on every replica
-whose log does not start after it. Keys of records whose transaction is misjudged are always candidates.
+whose log does not start after it, and no log that starts after it has a tombstone. Keys of records whose transaction is
+misjudged are always candidates.
 
 Two keys with the same hash (64 bits) count as one key; a difference is missed if the other key hides it.
 """
@@ -215,15 +216,17 @@ def _differ(
     # A later committed record excludes its key.
     counts = placed & NOT_COMMITTED == 0
     later = (placed & LATER != 0) & ((placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0))
-    values = []
+    values, ends = [], []
     for broker in log_starts:
         mine = np.flatnonzero((owned == broker) & counts)
         last = np.full(count, -1)
         np.maximum.at(last, groups[mine], placed[mine])
         # Without a committed record the place is -1: all flags are set, including the flag of tombstones.
-        values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
+        ends.append(last >> _FLAG_BITS)
+        values.append(np.where(last & TOMBSTONE == 0, ends[-1], -1))
     highest = np.max(values, axis=0)
-    covers = np.array(list(log_starts.values()))[:, None] <= highest
+    # A tombstone after the value counts, too, where the log starts between them.
+    covers = (np.array(list(log_starts.values()))[:, None] <= highest) | (np.array(ends) > highest)
     differs: npt.NDArray[np.bool_] = ((np.array(values) < highest) & covers).any(axis=0)
     differs[groups[later]] = False
     differs[groups[placed & MISJUDGED != 0]] = True

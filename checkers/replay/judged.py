@@ -22,11 +22,13 @@ class ReplicaOnlyEvidence:
     """Evidence from replicas alone, for audits, which have no history of clients.
 
     ``undeleted_values``: from `undeleted_values`; their keys are not among `Judged.differing_keys`.
-    ``overtaken``: from `batch_outcomes.overtaken_transactions`.
+    ``overtaken``: from `batch_outcomes.overtaken_transactions`. ``later``: PARTITION, key of every key with a record at
+    or beyond the bound that a replica does not believe aborted.
     """
 
     undeleted_values: DataFrame
     overtaken: DataFrame
+    later: DataFrame
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
         undecided = undeleted.select(*PARTITION, "key").unionByName(later).distinct()
         decided_keys = written.join(colocated(undecided), ["key", *PARTITION], "left_anti")
         expected = truth.expected_states(decided_keys, replicas.where("nothing_beyond"))
-        replica_only = ReplicaOnlyEvidence(undeleted, checkpointed(overtaken_transactions(evidence.final, beliefs)))
+        overtaken = checkpointed(overtaken_transactions(evidence.final, beliefs))
+        replica_only = ReplicaOnlyEvidence(undeleted, overtaken, later)
     wrong = checkpointed(truth.differing_keys(written, records, expected))
     hidden = checkpointed(hidden_records(evidence, written, records, wrong))
     return Judged(evidence, replicas, beliefs, opened, records, markers, written, expected, wrong, hidden, replica_only)

@@ -4,8 +4,8 @@ Copies come from disks (``harness audit disk``), or were read from a cluster (`h
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +65,7 @@ NO_ROWS: Mapping[str, Rows] = dict.fromkeys((*CHECKERS, KEY_STATES, VALUES, "lef
 
 WORTH_REDUCING_BYTES = 4 << 20
 """Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
+NOT_LOOKED_UP = "not-looked-up"
 CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
@@ -186,7 +187,8 @@ def assemble(
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    findings, unlisted = _listed(findings, disagreements)
+    not_compared = {place for place, whys in (unknown or {}).items() if any(why.cause == NOT_LOOKED_UP for why in whys)}
+    findings, unlisted = _listed(findings, disagreements, left_out.keys() | not_compared)
     for explain in (with_coordinator, with_impact, with_cause):
         findings = [explain(finding, evidence) for finding in findings]
     findings = with_advice(findings, brokers, shell or shell_of(copies))
@@ -243,17 +245,32 @@ def assemble(
     )
 
 
-def _listed(findings: Sequence[Finding], rows: Rows) -> tuple[list[Finding], list[str]]:
+def _listed(
+    findings: Sequence[Finding], rows: Rows, not_compared: Collection[Place]
+) -> tuple[list[Finding], list[str]]:
     """Return the first findings of each partition, `LISTED` at most, and a sentence for each partition with more.
 
-    ``rows``: of the checkers; ``total`` counts those that the rows of a partition stand for.
+    Commands and repairs copy from a replica that listed findings call right. So none is called right that is wrong by a
+    finding which is not listed, or that an uncollected row is about; and none at all where such a finding is undecided,
+    where an uncollected row is about a replica that no decided finding accuses, or where differences were not compared.
+    ``rows``: of the checkers; ``total`` and ``described`` as `first_rows` adds them.
     """
-    uncollected = Counter[Place]()
-    for place, _, total in {(place_of(row), row["anomaly"], row["total"]) for row in rows if "total" in row}:
-        uncollected[place] += max(total - LISTED, 0)
+    uncollected, described = Counter[Place](), defaultdict[Place, set[int]](set)
+    tables = {(place_of(row), row["anomaly"], row["total"], (*row["described"],)) for row in rows if "total" in row}
+    for place, _, total, brokers in tables:
+        if total > LISTED:
+            uncollected[place] += total - LISTED
+            described[place] |= {*brokers}
     listed, sentences = [], []
     for place, here in by_place(findings).items():
-        listed += (first := here[:LISTED])
+        first, rest = here[:LISTED], here[LISTED:]
+        accused = {finding.broker for finding in here if finding.decided}
+        is_known = place not in not_compared and described[place] <= accused and all(f.decided for f in rest)
+        wrong = described[place] | {finding.broker for finding in rest}
+        if wrong or not is_known:
+            rights = [tuple(b for b in finding.right or () if is_known and b not in wrong) for finding in first]
+            first = [replace(finding, right=right) for finding, right in zip(first, rights, strict=True)]
+        listed += first
         if more := len(here) - len(first) + uncollected[place]:
             sentences.append(f"{name_of(place)}: the first {len(first)} findings are listed, and {more:,} more are not")
     return listed, sentences

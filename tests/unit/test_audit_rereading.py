@@ -8,7 +8,7 @@ import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from sample_logs import small_batch as batch
 
-from checkers.finding import BATCH, LIST, RECORD
+from checkers.finding import BATCH, LIST, LISTED, RECORD
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live import settle
 from harness.audit.live.settle import CheckedReading, DisputedItem, still_there
@@ -76,6 +76,13 @@ def test_a_difference_that_may_hide_others_and_goes_away_is_looked_for_again(tab
     assert script.asked == [BOTH, {A}]
 
 
+@pytest.mark.parametrize(("total", "asked"), [(LISTED, [BOTH]), (LISTED + 1, [BOTH, {A}])])
+def test_a_difference_that_goes_away_is_looked_for_again_if_others_were_not_collected(total: int, asked: Any) -> None:
+    script = Script(reading(tombstone_divergence=[row(A, 1, total=total)]), reading(), gone=[1])
+    assert script.result().rows["tombstone_divergence"] == []
+    assert script.asked == asked
+
+
 def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readings() -> None:
     readings = [reading(missed_marker=[row(A, number)]) for number in range(settle.READINGS)]
     script = Script(*readings, gone=range(settle.READINGS))
@@ -113,9 +120,16 @@ def test_a_damaged_answer_is_read_again_and_what_a_checker_raised_is_not_forgott
         ({"key": b"K", "shown_by": RECORD}, (2, 3), {2}),
         ({"key": b"K", "shown_by": RECORD}, (1, 3), {1, 3}),
         ({"key": b"K", "shown_by": LIST}, (1, 3), {2}),
+        ({"key": b"K", "shown_by": BATCH}, (1, 3), {2}),
         ({}, (), {2}),
     ],
-    ids=["had the record itself", "had the record that broker 2 has not", "lists it as aborted", "no key is disputed"],
+    ids=[
+        "had the record itself",
+        "had the record that broker 2 has not",
+        "lists it as aborted",
+        "has the batch",
+        "no key is disputed",
+    ],
 )
 def test_the_brokers_that_are_asked(facts: dict[str, Any], holders: tuple[int, ...], asked: set[int]) -> None:
     disputed = row(A, 1, **facts)

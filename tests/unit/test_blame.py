@@ -1,6 +1,7 @@
 """Blame for a disputed record: literal states of replicas 1, 2 and 3, and these states by literal rows."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,6 +60,10 @@ def nothing(broker: int, log_start: int = 0) -> KeyState:
     return KeyState(broker, log_start)
 
 
+def going_on(states: Sequence[KeyState]) -> list[KeyState]:
+    return [replace(state, goes_on=True) for state in states]
+
+
 SERVED, GONE, DELETE_AT_9 = value(1, 5), nothing(2), deleted(2, 9)
 ALIKE = [SERVED, GONE, value(3, 5)]
 ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
@@ -93,6 +98,9 @@ ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
         ([SERVED, nothing(2, log_start=5)], witnesses(2), SUPERSEDED, {1}, {2}),
         ([lone(1, 4), replace(SERVED, broker=2, log_start=4)], witnesses(1), 4, {2}, {1}),
         ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
+        # A cleaner removes every record of a key that has a later one beyond the bound.
+        (going_on(ALIKE), witnesses(2), None, set(), set()),
+        (going_on(ALIKE), witnesses(1), 5, set(), {1, 3}),
         # A replica with the key in an open transaction is not blamed for the state.
         ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
     ],
@@ -158,7 +166,10 @@ def states(spark: SparkSession, records: list[tuple[Any, ...]], disputed: int) -
         ("run", "t", 0, broker, key, offset, tombstone, belief != COMMITTED, offset // 10, belief, None)
         for broker, key, offset, tombstone, belief in records
     ]
-    judged = cast("Judged", SimpleNamespace(records=spark.createDataFrame(rows, RECORDS)))
+    later = spark.createDataFrame([("run", "t", 0, L)], "run string, topic string, partition int, key binary")
+    judged = cast("Judged", SimpleNamespace(
+        records=spark.createDataFrame(rows, RECORDS), replica_only=SimpleNamespace(later=later),
+    ))  # fmt: skip
     actual = blames.key_states(judged, [("run", "t", 0, K, disputed)]).collect()
     return {row["broker"]: row.asDict(recursive=True) for row in actual}
 
@@ -176,6 +187,7 @@ def test_the_last_committed_record_counts_and_the_key_is_open_from_the_first_ope
 def test_a_replica_without_the_disputed_record_has_no_belief_about_it(spark: SparkSession) -> None:
     actual = states(spark, [(1, K, 3, False, COMMITTED), (2, K, 4, False, COMMITTED), (3, L, 4, False, COMMITTED)], 4)
     assert {broker: state["at"] is None for broker, state in actual.items()} == {1: True, 2: False}
+    assert not any(state["goes_on"] for state in actual.values())
 
 
 def row(offset: int | None, key: bytes | None = K, **witness: int) -> dict[str, Any]:

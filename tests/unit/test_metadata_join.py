@@ -5,6 +5,8 @@ from pathlib import Path
 
 import metadata_logs
 import pytest
+from copied import copy, write_copies
+from literal import led, put
 from metadata_logs import FOLDER, Written, change, topic_id, write_metadata_log
 
 from harness.broker_files.copies.copies import LEADER_EPOCHS, Copies, find_copies
@@ -159,3 +161,16 @@ def test_a_partition_of_another_topic_id_has_no_history(tmp_path: Path, generati
     assert of_metadata(found) == [
         f"t-0 of broker 2 {has}, the metadata log has topic id {topic_id('t')}: the history of t is left out"
     ]
+
+
+def test_a_metadata_log_that_is_older_than_the_replicas_has_no_history(tmp_path: Path) -> None:
+    log, epochs = led(1, put(9, "end")), {0: 0, 1: 7}
+    folders = write_copies(tmp_path, copy(1, *log, epochs=epochs), copy(2, *log, epochs=epochs))
+    for broker in (1, 2):
+        metadata_logs.write_topic_id(tmp_path / str(broker) / "t-0", "t")
+    for last_epoch, has_history in ((1, True), (0, False)):
+        write_metadata_log(tmp_path / "2", [*CREATED, TO_2][: 2 + last_epoch])
+        found = find_copies(folders, ["t"], "run")
+        assert found.metadata is not None
+        assert bool(found.metadata.histories) is has_history
+        assert any("the metadata log ends in epoch 0" in note for note in found.notes) is not has_history

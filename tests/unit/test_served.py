@@ -20,9 +20,11 @@ EARLIER = (0, 3, 4)
 HEALTHY = (0, 4)
 
 
-def history(end: str | None, polls: tuple[tuple[int, ...], ...], *, key: str = "K", value: str | None = "v2") -> str:
+def history(
+    end: str | None, polls: tuple[tuple[int, ...], ...], *, key: str = "K", value: str | None = "v2", last: str = "S"
+) -> str:
     """Return the lines of a run in which ``t`` writes a key at offset 1, and each poll delivers these offsets."""
-    keys = {1: key, **{offset: written for written, _, offset in WRITES}}
+    keys = {1: key, **{offset: written for written, _, offset in WRITES}, 4: last}
     events: list[dict[str, Any]] = []
 
     def add(f: str, *, kind: str = "ok", **more: Any) -> None:
@@ -37,8 +39,8 @@ def history(end: str | None, polls: tuple[tuple[int, ...], ...], *, key: str = "
     produce(key, value, 1, transactional_id="t", txn=1)
     if end != OPEN:
         add(end or "abort", kind="ok" if end else "info", transactional_id="t", txn=1, topic=None, partition=None)
-    for write in WRITES[1:]:
-        produce(*write)
+    produce(*WRITES[1])
+    produce(last, *WRITES[2][1:])
     for offsets in polls:
         records = [{"offset": offset, "key": keys.get(offset, "?"), "value": "v"} for offset in offsets]
         add("poll", broker=1, part="reader", records=records, position=5)
@@ -72,6 +74,8 @@ CASES: dict[str, tuple[str, str, set[tuple[str, int]], str]] = {
         (history("commit", (EARLIER, (0, 4))), "anomaly", {("committed-lost", 1)}, "the record at offset 0"),
     "compaction was not seen": (history("abort", (EARLIER, EARLIER)), "unknown", set(), "compaction was not seen"),
     "an open transaction": (history(OPEN, (EARLIER, (0,))), "unknown", set(), "no replica shows it"),
+    "a broker has ended an open transaction, and a later record is delivered":
+        (history(OPEN, (EARLIER, (3, 4)), key="x", last="K"), "clean", set(), "superseded record"),
     "a record of an open transaction is delivered":
         (history(OPEN, (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "of transaction t/1, which is open"),
     "an unknown outcome": (history(None, (EARLIER, (0, 1, 4)), key="x"), "unknown", set(), "no client knows"),

@@ -62,6 +62,7 @@ class Disputes:
         rows = {} if finding.key is None else self.key_states.get((finding.place, finding.key, offset), {})
         replicas = () if finding.key is None else self.replicas.get(finding.place, ())
         states = []
+        goes_on = any(row.get("goes_on") for row in rows.values())
         for facts in sorted(replicas, key=lambda facts: facts["broker"]):
             row = rows.get(facts["broker"], {})
             last, at = row.get("last"), row.get("at")
@@ -72,6 +73,7 @@ class Disputes:
                     None if last is None else LastRecord(**last),
                     None if at is None else DisputedRecord(**at),
                     row.get("open_from"),
+                    goes_on,
                 )
             )
         return states

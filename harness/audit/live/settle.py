@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from checkers.anomalies import FINDERS
 from checkers.evidence.tables import REPLICA_PLACE
-from checkers.finding import BATCH, LIST
-from harness.audit.judge_copies import KEY_STATES, NO_ROWS, Rows
+from checkers.finding import BATCH, LIST, LISTED, RECORD
+from harness.audit.judge_copies import KEY_STATES, NO_ROWS, NOT_LOOKED_UP, Rows
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.audit.live.reading import FETCH_BYTES, PARTITIONS_A_REQUEST
 from harness.audit.live.spool import SpoolLimitError
@@ -117,13 +117,18 @@ def _settled(reading: CheckedReading, still_there: StillThere) -> tuple[CheckedR
     for name, row, items in looked_up:
         if not shown.isdisjoint(items):
             remaining[name].append(row)
-        elif name in GROUPED_TABLES or not shown.isdisjoint(map(_unanswered, items)):
+        elif (
+            name in GROUPED_TABLES
+            # Rows beyond the listed ones were not collected, and not looked up.
+            or row.get("total", 0) > LISTED
+            or not shown.isdisjoint(map(_unanswered, items))
+        ):
             doubtful.add(place_of(row))
     unknown = dict(reading.unknown)
     for place, count in counts.items():
         if (left_out := count - MOST_LOOKED_UP) > 0:
             text = f"{left_out:,} of {count:,} differences were not looked up again, and are not reported"
-            unknown[place] = (*unknown.get(place, ()), UnknownReason("not-looked-up", text))
+            unknown[place] = (*unknown.get(place, ()), UnknownReason(NOT_LOOKED_UP, text))
     return replace(reading, rows={**reading.rows, **remaining}, unknown=unknown), doubtful
 
 
@@ -139,8 +144,9 @@ def _holders_of(key_states: Rows) -> Holders:
 def _items_of(row: CheckerRow, holders: Holders) -> list[DisputedItem]:
     """Return the evidence of a row, of which one suffices: of the row's broker, else of those that had the record."""
     place, offset = place_of(row), row["offset"]
-    had_it = [] if row.get("key") is None else holders.get((place, bytes(row["key"]), offset), [])
-    brokers = [row["broker"]] if row["broker"] in had_it or not had_it or row["shown_by"] == LIST else had_it
+    is_of_record = row["shown_by"] == RECORD and row.get("key") is not None
+    had_it = holders.get((place, bytes(row["key"]), offset), []) if is_of_record else []
+    brokers = [row["broker"]] if row["broker"] in had_it or not had_it else had_it
     return [DisputedItem(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.folder import Segment, live_segments
-from harness.broker_files.side_files.checkpoints import read_checkpoint
+from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
 from harness.errors import UsageError, raised_as
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
@@ -195,7 +195,8 @@ def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> J
     """Read the metadata logs, by broker, of the cluster of these replicas.
 
     The history of a topic is left out if the ``partition.metadata`` of a replica is missing or has another topic id
-    (KIP-516), as the topic was deleted and created again. Raises ``OSError``.
+    (KIP-516), as the topic was deleted and created again; and if a replica has a leader epoch after the history's last
+    one, as the log ends too early to show who received every record since. Raises ``OSError``.
     """
     joined = read_metadata_logs(logs, {copy.topic for copy in replicas})
     if joined.metadata is None:
@@ -208,8 +209,19 @@ def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> J
             has = f"is of topic id {own_id}" if own_id else "has no topic id"
             but = f"the metadata log has topic id {ids[topic]}: the history of {topic} is left out"
             notes[topic] = f"{copy.folder.name} of broker {copy.broker} {has}, {but}"
+        history, newest = joined.metadata.histories.get(copy.place), _newest_leader_epoch(copy.folder)
+        if history is not None and newest > (last := history.states[-1].leader_epoch):
+            but = f"the metadata log ends in epoch {last}: the history of {topic} is left out, copy a newer log"
+            notes[topic] = f"{copy.folder.name} of broker {copy.broker} has leader epoch {newest}, and {but}"
     histories = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
     return JoinedLog(replace(joined.metadata, histories=histories), (*joined.notes, *notes.values()))
+
+
+def _newest_leader_epoch(folder: Path) -> int:
+    path = folder / LEADER_EPOCHS
+    with suppress(CorruptLogError, FileNotFoundError):  # the checkers report it
+        return max(read_leader_epochs(path.read_bytes(), source=str(path)), default=-1)
+    return -1
 
 
 def _raise_if_twice(copies: Iterable[ReplicaCopy]) -> None:

@@ -35,6 +35,10 @@ REMOVAL_CASES = [
             witness={"held_by_broker": 2, "last_here_at": 0},
         ),
     ),
+    anomaly("alive, and the log with its tombstone starts after it",
+        copy(1, put(7, "y"), delete(8, "K"), END, rolled_at=(7,)), copy(2, put(5, "K"), put(7, "y"), END),
+        Finding(DIVERGED, 2, 5, "K", -1, VISIBLE),
+    ),
     anomaly("a value without a transaction is lost, and an older one lives",
         copy(1, put(0, "K"), put(2, "K"), END), copy(2, put(0, "K"), END),
         Finding(
