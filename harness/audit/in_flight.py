@@ -22,8 +22,6 @@ from harness.judge.verdict import UnknownReason
 
 CLOCKS_MS: Final = 60_000
 """By how much the clocks of clients and brokers may differ."""
-
-
 TABLE: Final = "hanging_transaction"
 
 

@@ -15,6 +15,7 @@ from harness.kafka_api.messages import Request, error_name, raise_for_errors, re
 
 FIRST_WITH_TOPIC_IDS: Final = 10
 WITHOUT_TOPIC_IDS: Final = 8
+VERSIONS: Final = (FIRST_WITH_TOPIC_IDS, WITHOUT_TOPIC_IDS)
 """Versions of Metadata. Redpanda may not have the first."""
 
 

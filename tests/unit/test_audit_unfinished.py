@@ -9,13 +9,15 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.progress import FakeProgress
 
-from harness.audit.judge_copies import NO_ROWS, _undecided_if_unread
+from checkers.finding import LISTED
+from harness.audit.judge_copies import NO_ROWS, _listed, _undecided_if_unread
 from harness.audit.live import compare
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
 from harness.errors import HarnessError, UsageError
-from harness.judge.finding import finding_about
+from harness.judge.finding import Finding, finding_about
+from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import TopicState
 from harness.spark.options import SparkOptions
@@ -74,7 +76,36 @@ def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> Non
     assert [finding.anomaly for finding in same.findings] == ["stuck-lso"]
     assert same.target["topic_ids"] == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
     assert (other.verdict, other.findings) == ("unknown", ())
-    assert all(scenario.reason.startswith(compare.RECREATED.text) for scenario in other.scenarios)
+    assert all(scenario.reason.startswith("its topic was deleted and created again") for scenario in other.scenarios)
+
+
+def accused(broker: int, right: tuple[int, ...], *, is_decided: bool = True) -> Finding:
+    facts = {"offset": 0, "effect": "visible", "explanation": "", "decided": is_decided, "right": right}
+    return finding_about("tombstone-divergence", TP, [broker], {}, **facts)
+
+
+ROW = {"topic": TP[0], "partition": TP[1], "anomaly": "tombstone-divergence", "total": LISTED + 20}
+
+
+@pytest.mark.parametrize(
+    ("more", "described", "left_out", "right"),
+    [
+        ([], (1,), [], (2, 3)),
+        ([accused(1, (2, 3))], (), [], (2, 3)),
+        ([accused(2, (1, 3))], (), [], (3,)),
+        ([accused(2, (), is_decided=False)], (), [], ()),
+        ([], (1, 2), [], ()),
+        ([], (), [TP], ()),
+    ],
+    ids=["others are alike", "so are unlisted ones", "another replica", "undecided", "not judged", "not compared"],
+)
+def test_a_replica_is_right_only_if_unlisted_differences_say_so(
+    more: list[Finding], described: tuple[int, ...], left_out: list[TopicPartition], right: tuple[int, ...]
+) -> None:
+    rows = [{**ROW, "described": described}] if described else []
+    listed, _ = _listed([*[accused(1, (2, 3))] * LISTED, *more], rows, left_out)
+    assert len(listed) == LISTED
+    assert {finding.right for finding in listed} == {right}
 
 
 @pytest.mark.parametrize(("assigned", "is_decided"), [(None, True), ((1, 2), True), ((1, 2, 3), False)])

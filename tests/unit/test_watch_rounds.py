@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+from uuid import UUID
 
 import pytest
 from documentation import ROOT
@@ -36,11 +37,12 @@ from harness.audit.watch import status as watch_status
 from harness.audit.watch.comparisons import Comparisons, in_order
 from harness.audit.watch.status import Checks, WatchChecks, WatchStatus, check
 from harness.audit.watch.store import FILE, WatchedPartition, WatchStore
+from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
 from harness.judge.verdict import UnknownReason
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS, TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
@@ -103,6 +105,19 @@ def samples(status: WatchStatus) -> dict[tuple[str, ...], float]:
     return {(sample.name.removeprefix(watch_status.PREFIX), *sample.labels.values()): sample.value for sample in every}
 
 
+def test_a_verdict_on_a_topic_that_was_created_again_since_is_none() -> None:
+    former, now = (UUID(int=number) for number in (1, 2))
+    partitions = {("t", 0): WatchedPartition(1, 9, {**DIVERGED, watch_status.TOPIC_ID: uuid_text(former)})}
+    found = []
+    for topic_id in (former, now, None):
+        cluster = cluster_of({"t": 1})
+        topics = {"t": replace(cluster.state.topics["t"], topic_id=topic_id)}
+        checks = checks_of(replace(cluster, state=replace(cluster.state, topics=topics)))
+        status = WatchStatus(60.0, checks, partitions, anomalies=NAMES)
+        found.append((samples(status)["diverged_partitions", "stuck-lso"], status.current["t", 0].compared_ms))
+    assert found == [(1, 9), (0, 0), (1, 9)]
+
+
 @pytest.mark.parametrize(("suspected", "tried", "before_ms", "topics"), [
     pytest.param({}, {}, 1000, "new b c a", id="new ones come first, then the oldest comparison"),
     pytest.param({"a": 501, "b": 299}, {}, 1000, "a new b c", id="a suspect since its comparison precedes all"),
@@ -114,7 +129,12 @@ def test_order_of_comparisons(suspected: dict[str, int], tried: dict[str, int], 
     partitions = {(topic, 0): WatchedPartition(1, time_ms) for topic, time_ms in compared_ms.items()}
     partitions["new", 0] = WatchedPartition(450)
     suspected_ms, tried_ms = ({(topic, 0): ms for topic, ms in times.items()} for times in (suspected, tried))
-    assert in_order(partitions, suspected_ms, tried_ms, before_ms) == [(topic, 0) for topic in topics.split()]
+    assert in_order(partitions, suspected_ms, tried_ms, before_ms, 1000) == [(topic, 0) for topic in topics.split()]
+
+
+def test_a_comparison_in_the_future_is_repeated_as_a_clock_was_wrong() -> None:
+    partitions = {("t", 0): WatchedPartition(1, 5000), ("u", 0): WatchedPartition(1, 900)}
+    assert in_order(partitions, {}, {}, 500, 1000) == [("t", 0)]
 
 
 class TestStore:
@@ -242,6 +262,34 @@ class TestChecks:
         with pytest.raises(HarnessError, match="another cluster now: other"):
             check(cluster.client, (), first)
 
+    @pytest.mark.parametrize(("settings", "patterns", "errors", "unseen"), [
+        pytest.param({}, (), (NO_SUCH_TOPIC, NO_SUCH_TOPIC), set(), id="deleted"),
+        pytest.param({}, ("v*",), (NO_SUCH_TOPIC, None), {"v"}, id="one broker has not heard of it"),
+        pytest.param({}, (), (NO_TOPIC_ACCESS,) * 2, {"v"}, id="its access was revoked"),
+        pytest.param({}, (), (None, None), {"v"}, id="its settings cannot be seen"),
+        pytest.param({}, (), (), {"v"}, id="nobody answers"),
+        pytest.param({"v": {"cleanup.policy": "delete"}}, (), (None,), set(), id="no longer compacted"),
+        pytest.param({}, ("t",), (None,), set(), id="no longer named"),
+    ])  # fmt: skip
+    def test_a_finding_remains_unless_the_brokers_say_that_its_topic_is_gone(  # noqa: PLR0917
+        self, settings: Any, patterns: tuple[str, ...], errors: tuple[str | None, ...], unseen: set[str],
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        cluster = replace(cluster_of({"t": 1}), settings=settings)
+        topics = ({"v": TopicState("v", {}, error=error)} for error in errors)
+        answers = {broker: ClusterState("id", {}, topic) for broker, topic in enumerate(topics)}
+        monkeypatch.setattr(cluster.client, "ask_all", lambda *_: (answers, {}))
+        stored = {("t", 0): WatchedPartition(7), ("v", 0): WatchedPartition(7, 9, DIVERGED)}
+        checks = checks_of(cluster, unseen=watch_status.unseen_topics(cluster, patterns, stored))
+        assert checks.unseen == unseen
+        with closing(WatchStore(tmp_path, "id")) as store:
+            store.follow(stored, 7)
+            store.put(stored)
+            store.follow(checks.kept(store.partitions), 8)
+            status = WatchStatus(60.0, checks, store.partitions, anomalies=NAMES)
+        assert samples(status)["diverged_partitions", "stuck-lso"] == len(unseen)
+        assert ("topic v is not seen any more: its last verdicts remain" in status.notes) == bool(unseen)
+
     def test_a_topic_that_may_not_be_read_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(cluster: AuditedCluster) -> Prefiltered:
             for topic in cluster.state.topics:
@@ -329,6 +377,17 @@ class TestComparisons:
         assert self.batches[-1] == [("u", 0)]
         assert watch.status.comparison_failure is None
 
+    def test_what_is_gone_meanwhile_is_not_compared_again_before_the_next_checks(
+        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def compare(_: Comparisons, batch: Sequence[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
+            self.batches.append(list(batch))
+            return {}
+
+        monkeypatch.setattr(Comparisons, "_compare", compare)
+        assert [watch.compare_next() for _ in range(3)] == [True, True, False]
+        assert self.batches == [[("t", 0), ("u", 0)], [("u", 1)]]
+
     def test_changed_verdicts_are_printed(self, watch: Comparisons) -> None:
         self.verdicts["t", 0] = "anomaly"
         watch.compare_next()
@@ -361,7 +420,7 @@ def test_what_a_killed_watch_left_is_removed(tmp_path: Path, monkeypatch: pytest
     for run_id, folder in (("watch-1", mine), ("watch-2", other), ("watch-3", mine)):
         leftovers.claim_work_dir(run_id, folder)
     for run_id in ("watch-1", "watch-2"):
-        leftovers.change_owner(tmp_path / "work" / run_id, started_s=1.0)
+        leftovers.change_owner(tmp_path / "work" / run_id, started_s=1.0, started=None)
     leftovers.remove_abandoned(mine)
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["watch-2", "watch-3"]
 
@@ -380,6 +439,24 @@ def test_a_comparison_is_stored_as_in_verdict_json(tmp_path: Path, monkeypatch: 
         assert samples(watch.status)["diverged_partitions", "stuck-lso"] == 1
         assert "consumers" in watch_status.page(watch.status, NOW_MS)[1]
         assert not watch.compare_next()
+
+
+@pytest.mark.parametrize(("replicas", "cause"), [((1, 2), "not-read"), ((1, 3), "changing")])
+def test_a_partition_that_is_reassigned_while_it_is_compared_is_unknown(
+    replicas: tuple[int, ...], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = audited({1: FakeBroker({TP: [Held(10, 10)]}), 2: FakeBroker({TP: [Held(10, 10)]})})
+    topic = TopicState("t", {0: PartitionState(1, replicas, replicas)})
+    after = replace(before, state=replace(before.state, topics={"t": topic}))
+    described = iter([before, after])
+    monkeypatch.setattr("harness.audit.watch.status.describe", lambda *_, **__: before)
+    monkeypatch.setattr("harness.audit.watch.comparisons.describe", lambda *_, **__: next(described))
+    monkeypatch.setattr("harness.audit.live.compare.add_groups", lambda verdict, *_: verdict)
+    request, status = AuditRequest([Address("b", 1)], ()), WatchStatus(60.0, check(before.client, ()))
+    with closing(WatchStore(tmp_path, "id")) as store:
+        watch = Comparisons(request, before.client, store, NothingRead(), print, status)  # type: ignore[arg-type]
+        assert watch.compare_next(), watch.status.comparison_failure
+        assert store.partitions[TP].result["causes"][0] == cause
 
 
 @pytest.fixture

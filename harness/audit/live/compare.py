@@ -14,7 +14,6 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -103,15 +102,11 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
             if not done:
                 raise
             why = UnknownReason("not-read", str(error))
-        unread: dict[Place, tuple[UnknownReason, ...]] = {
-            place: (why,) for places in waves[len(done) :] for place in places
-        }
+        unread = {place: (why,) for places in waves[len(done) :] for place in places}
         # Leadership is evidence only where it did not change while replicas were read.
         after = None
         with suppress(HarnessError):
             after = describe(answers.cluster.client, request.topics, may_miss=True) if done else None
-        if after is not None:
-            unread |= reassigned(answers.cluster, after)
         compared = merged([*done, CheckedReading((), NO_ROWS, unread)])
         log = None
         if request.controllers and after is not None:
@@ -123,22 +118,21 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         return verdict
 
 
-RECREATED: Final = UnknownReason("changing", "its topic was deleted and created again while it was read")
-
-
 def recreated(before: AuditedCluster, after: AuditedCluster | None) -> dict[Place, tuple[UnknownReason, ...]]:
     """Return the partitions of topics that have another id since: what was read belongs to two topics."""
+    why = UnknownReason("changing", "its topic was deleted and created again while it was read")
     ids = {} if after is None else after.topic_ids
     topics = {topic for topic, topic_id in before.topic_ids.items() if ids.get(topic, topic_id) != topic_id}
-    return {place: (RECREATED,) for place in before.state.partitions if place[0] in topics}
+    return {place: (why,) for place in before.state.partitions if place[0] in topics}
 
 
-def reassigned(before: AuditedCluster, after: AuditedCluster) -> dict[Place, tuple[UnknownReason, ...]]:
+def reassigned(before: AuditedCluster, after: AuditedCluster | None) -> dict[Place, tuple[UnknownReason, ...]]:
     """Return the partitions whose replicas are on other brokers since, as these were not read."""
     why = UnknownReason("changing", "it was reassigned while it was read")
     return {
         place: (why,)
         for place, state in before.state.partitions.items()
+        if after is not None
         if (now := after.state.partitions.get(place)) is not None and {*now.replicas} != {*state.replicas}
     }
 
@@ -176,7 +170,7 @@ class AuditAnswers:
             timings_s={"ask": self.took_s, **timings_s},
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
             evidence=evidence,
-            unknown={**last_readings.unknown, **of_two_topics},
+            unknown={**last_readings.unknown, **reassigned(cluster, after), **of_two_topics},
             broker_findings=[finding for finding in suspicions if finding.place not in of_two_topics],
             shell=Shell(",".join(map(str, request.bootstrap)) or ANY_BROKER, request.config, cluster.own_settings),
         )

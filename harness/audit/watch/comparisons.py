@@ -11,7 +11,7 @@ from harness.audit.live.compare import ReplicaComparer, answers_of, metadata_log
 from harness.audit.live.metadata_log import verify_controllers
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.spool import partition_sizes, waves_of
-from harness.audit.watch.status import Checks, WatchStatus, reason_of
+from harness.audit.watch.status import TOPIC_ID, Checks, WatchStatus, reason_of
 from harness.audit.watch.store import WatchedPartition, WatchStore
 from harness.broker_files.copies.selection import listed
 from harness.host.java import find_java
@@ -47,17 +47,21 @@ class Comparisons:
         status = self.status
         try:
             checks, now_ms = status.checks, self.client.clock.time_ms()
-            self.store.follow(checks.cluster.state.partitions.keys(), now_ms)
+            self.store.follow(checks.kept(self.store.partitions), now_ms)
             status.partitions = self.store.partitions
-            readable = {p: status.partitions[p] for p in checks.readable.state.partitions}
+            current = status.current
+            readable = {place: current[place] for place in checks.readable.state.partitions}
             before_ms = now_ms - int(status.every_s * MS)
-            due = in_order(readable, checks.suspected_since_ms, self.tried_ms, before_ms)[:MOST_IN_BATCH]
+            due = in_order(readable, checks.suspected_since_ms, self.tried_ms, before_ms, now_ms)[:MOST_IN_BATCH]
             if not due:
                 return False
             rate, most_bytes = self.request.rate_limit_bytes_s, self.request.spool_limit_bytes
             most_bytes = most_bytes if rate is None else min(most_bytes, int(rate * status.every_s))
             batch = waves_of(partition_sizes(checks.readable, checks.answers.statuses, due), most_bytes)[0]
-            self._store(self._compare(batch))
+            compared = self._compare(batch)
+            self._store(compared)
+            # A partition that is gone waits for the next checks, which leave it out.
+            self.tried_ms |= dict.fromkeys(set(batch) - compared.keys(), self.client.clock.time_ms())
         except Exception as error:  # noqa: BLE001  (it is in metrics and health, and other partitions are compared)
             if self.comparer.session is not None and has_ended(self.comparer.session):
                 self.comparer.close()
@@ -88,6 +92,8 @@ class Comparisons:
         for scenario in verdict.scenarios:
             place = scenario.topic, scenario.partition or 0
             result = {**to_json(scenario), "findings": to_json(findings.get(place, []))}
+            if (topic_id := cluster.topic_ids.get(scenario.topic)) is not None:
+                result[TOPIC_ID] = topic_id
             compared[place] = WatchedPartition(self.store.partitions[place].first_seen_ms, now_ms, result)
         return compared
 
@@ -107,15 +113,17 @@ def in_order(
     suspected_since_ms: Mapping[Place, int],
     tried_ms: Mapping[Place, int],
     before_ms: int,
+    now_ms: int,
 ) -> list[Place]:
     """Return the partitions to compare: those suspected since their comparison, then by the age of the comparison.
 
-    A comparison after ``before_ms`` is not repeated without a suspicion. A partition whose comparison failed waits as
-    if it had been compared then.
+    A comparison after ``before_ms`` is not repeated without a suspicion, unless it is later than ``now_ms``: then a
+    clock was wrong. A partition whose comparison failed waits as if it had been compared then.
     """
 
     def rank(place: Place) -> tuple[bool, int]:
-        last_ms = max(partitions[place].compared_ms, tried_ms.get(place, 0))
+        times_ms = partitions[place].compared_ms, tried_ms.get(place, 0)
+        last_ms = max((time_ms for time_ms in times_ms if time_ms <= now_ms), default=0)
         return suspected_since_ms.get(place, 0) <= last_ms, last_ms
 
     ranks = {place: rank(place) for place in partitions}

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -42,7 +43,8 @@ def watch_until_signal(
         store = stack.enter_context(closing(WatchStore(state, first.cluster.state.cluster_id)))
         leftovers.remove_abandoned(state)
         workspace = stack.enter_context(Workspace(f"watch-{new_run_id()}", state))
-        store.follow(first.cluster.state.partitions.keys(), first.time_ms)
+        first = replace(first, unseen=watch_status.unseen_topics(first.cluster, request.topics, store.partitions))
+        store.follow(first.kept(store.partitions), first.time_ms)
         status = watch_status.WatchStatus(every_s, first, store.partitions)
         checks = watch_status.Checks(client, request.topics, report, status)
         compared = None

@@ -1,7 +1,7 @@
 """The checks of a watch, which take seconds, its status, and the metrics, health, JSON and page that show it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,21 +9,26 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from harness.audit.live.broker_reports import ReplicaStatuses
-from harness.audit.live.cluster import AuditedCluster, describe
+from harness.audit.live.cluster import METADATA, AuditedCluster, describe
 from harness.audit.live.exposure import Exposure, exposure
 from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter_readable
 from harness.audit.watch.store import WatchedPartition
+from harness.broker_files.copies.selection import is_named
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.escape import to_json
 from harness.judge.finding import Place, name_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.kafka_api import NO_SUCH_TOPIC
 from harness.kafka_api.connection import ClusterClient
+from harness.kafka_api.metadata import describe_cluster
 from harness.report.endpoint import HTML, JSON, gauge, round_problems
 from harness.report.rendering import render
 
 PREFIX: Final = "compaction_watch_"
 NOT_COMPARED: Final = "not-compared"
 """The cause of a partition without a verdict."""
+TOPIC_ID: Final = "topic_id"
+"""The member of a stored result with the id of the topic that was compared (KIP-516), if it is known."""
 SHOWN: Final = 1000
 """The most partitions on the page."""
 WORST: Final = (ANOMALY, UNKNOWN, CLEAN)
@@ -34,7 +39,8 @@ class WatchChecks:
     """The result of the checks, which ended at ``time_ms``.
 
     ``readable``: ``cluster`` with the topics that this user may read; ``unreadable``: a sentence on each other topic.
-    ``suspected_since_ms``: when the checks first suspected a partition that they suspect still.
+    ``suspected_since_ms``: when the checks first suspected a partition that they suspect still. ``unseen``: topics with
+    stored verdicts that ``cluster`` does not have, and that are not gone (see `unseen_topics`).
     """
 
     time_ms: int
@@ -45,9 +51,33 @@ class WatchChecks:
     exposure: Exposure
     unreadable: tuple[str, ...] = ()
     suspected_since_ms: Mapping[Place, int] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
+
+    def kept(self, stored: Collection[Place]) -> list[Place]:
+        """Return every partition of ``cluster``, and the ``stored`` ones of topics that are ``unseen``."""
+        return [*self.cluster.state.partitions, *(place for place in stored if place[0] in self.unseen)]
 
 
-def check(client: ClusterClient, topics: Sequence[str], before: WatchChecks | None = None) -> WatchChecks:
+def unseen_topics(cluster: AuditedCluster, patterns: Sequence[str], stored: Collection[Place]) -> frozenset[str]:
+    """Return the topics of ``stored`` partitions that ``cluster`` does not have, and that exist, or may exist.
+
+    A topic is gone where every broker that answers says so: one of them may not have heard of it yet, and this user may
+    not be allowed to see it, or its settings. Nobody watches topics that ``patterns`` do not name, or that are not
+    compacted.
+    """
+    missing = {topic for topic, _ in stored} - cluster.state.topics.keys() - cluster.settings.keys()
+    watched = sorted(topic for topic in missing if not patterns or is_named(topic, patterns))
+    if not watched:
+        return frozenset()
+    request = describe_cluster(watched)
+    answers, _ = cluster.client.ask_all(cluster.state.brokers.keys(), lambda _, broker: broker.ask(request), METADATA)
+    seen = {name for answer in answers.values() for name, it in answer.topics.items() if it.error != NO_SUCH_TOPIC}
+    return frozenset(seen if answers else watched)
+
+
+def check(
+    client: ClusterClient, topics: Sequence[str], before: WatchChecks | None = None, stored: Collection[Place] = ()
+) -> WatchChecks:
     """Ask the brokers. ``before``: the previous checks; after them, topics that do not exist are left out.
 
     Raises `UsageError` as `describe`, and `HarnessError` for another cluster than before.
@@ -61,8 +91,9 @@ def check(client: ClusterClient, topics: Sequence[str], before: WatchChecks | No
     exposed, now_ms = exposure(readable, answers), client.clock.time_ms()
     suspected = {(suspicion.topic, suspicion.partition) for suspicion in answers.suspicions}
     since_ms = {place: before.suspected_since_ms.get(place, now_ms) if before else now_ms for place in suspected}
+    unseen = unseen_topics(cluster, topics, stored)
     took_s = client.clock.now_s() - started_s
-    return WatchChecks(now_ms, took_s, cluster, readable, answers, exposed, unreadable, since_ms)
+    return WatchChecks(now_ms, took_s, cluster, readable, answers, exposed, unreadable, since_ms, unseen)
 
 
 def open_transactions(statuses: ReplicaStatuses) -> dict[str, int]:
@@ -100,16 +131,25 @@ class WatchStatus:
 
     @property
     def current(self) -> dict[Place, WatchedPartition]:
-        """Every partition that exists, also without a comparison."""
-        new = WatchedPartition(self.checks.time_ms)
-        return {place: self.partitions.get(place, new) for place in sorted(self.checks.cluster.state.partitions)}
+        """Every partition that exists or may exist, also without a comparison of the topic that has its name now."""
+        new, checks = WatchedPartition(self.checks.time_ms), self.checks
+        ids = checks.cluster.topic_ids
+
+        def latest(place: Place) -> WatchedPartition:
+            partition = self.partitions.get(place, new)
+            compared = partition.result.get(TOPIC_ID)
+            is_other = compared is not None and ids.get(place[0], compared) != compared
+            return WatchedPartition(partition.first_seen_ms) if is_other else partition
+
+        return {place: latest(place) for place in sorted(checks.kept(self.partitions))}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Missing answers and suspicions of the checks, each in a sentence."""
         checks = self.checks
         suspicions = (suspicion.explanation for suspicion in checks.answers.suspicions)
-        return (*suspicions, *checks.unreadable, *checks.exposure.notes)
+        unseen = (f"topic {topic} is not seen any more: its last verdicts remain" for topic in sorted(checks.unseen))
+        return (*suspicions, *checks.unreadable, *unseen, *checks.exposure.notes)
 
 
 @dataclass
@@ -125,7 +165,7 @@ class Checks:
         """Check once. A failure is reported once, and the checks before it remain."""
         status = self.status
         try:
-            status.checks = check(self.client, self.topics, status.checks)
+            status.checks = check(self.client, self.topics, status.checks, status.partitions)
         except Exception as error:  # noqa: BLE001  (it is in metrics and health, and the next checks may succeed)
             failure = reason_of(error)
             if failure != status.check_failure:
