@@ -24,7 +24,7 @@ def expect_entries(path: Path | Traversable, source: str) -> Iterator[tuple[Mapp
     """Yield each ``[[expect]]`` entry of a file, with its name for messages. Raises `UsageError` for other content."""
     content = read_toml(path, source)
     entries = content.get("expect")
-    if set(content) != {"expect"} or not isinstance(entries, list):
+    if set(content) != {"expect"} or not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise UsageError(f"{source} must consist of [[expect]] entries")
     for number, entry in enumerate(entries, 1):
         yield entry, f"{source}: entry {number}"

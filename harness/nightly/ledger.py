@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from harness.errors import UsageError, raised_as
-from harness.host.leftovers import Owner, owner_of_this_process
+from harness.host.leftovers import Owner, owner_of_this_process, started_of
 from harness.json_codec import from_json, to_json
 from harness.nightly.latest import newest_patches
 from harness.nightly.matrix import Cell, Expectation, Matrix, expected, read_expectations, read_matrix
@@ -117,7 +117,8 @@ class Ledger:
 
     def begin(self, outage: int, number: int, process: psutil.Process) -> None:
         """Record that a run began."""
-        self._append(_BEGAN, outage=outage, number=number, pid=process.pid, started_s=process.create_time())
+        times = {"started_s": process.create_time(), "started": started_of(process.pid)}
+        self._append(_BEGAN, outage=outage, number=number, pid=process.pid, **times)
 
     def end(self, attempt: Attempt) -> None:
         """Record that a run ended."""
@@ -147,7 +148,7 @@ class Ledger:
 
     def _end_last_run(self) -> None:
         for line in self._lines(_BEGAN)[-1:]:
-            if Owner(line["pid"], line["started_s"], run_id="", run_dir="").lives():
+            if Owner(line["pid"], line["started_s"], "", "", started=line.get("started")).lives():
                 process = psutil.Process(line["pid"])
                 process.terminate()
                 try:

@@ -141,12 +141,14 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
     content = {**DEFAULTS, **in_file, **options}
     soaks = content.pop(SOAK, [])
     blocks = content.pop("matrix", None) or ([] if soaks else [{}])
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise UsageError(f"{source}: give the matrix as [[matrix]] blocks")
     shared, replaced = ({name: keys[name] for name in AXES if name in keys} for keys in (content, options))
     scenarios_by_run: dict[tuple[str, str, str, str, str], set[str]] = {}
     for block in blocks:
         axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {source}"), **replaced}
         targets = _targets(axes, newest, source)
-        names = {axis: names_in(axes, axis, source) for axis in AXES}
+        names = {axis: _named(axes, axis, source) for axis in AXES}
         for target in targets:
             row = find_target(target)
             scenarios = [s.name for name in names["anomalies"] for s in scenarios_for(name, row.group_protocols)]
@@ -157,6 +159,8 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
     repeats = content["repeats"]
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{source}: repeats is {repeats!r}; give a number from 1")
+    if not isinstance(content["timers"], str):
+        raise UsageError(f"{source}: timers is {content['timers']!r}; give a name")
     outages = [
         Outage(*run, tuple(s.name for s in all_scenarios() if s.name in scenarios), repeat)
         for repeat in range(repeats)
@@ -191,6 +195,13 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
     )
 
 
+def _named(table: Mapping[str, Any], axis: str, source: str) -> list[str]:
+    """Return the names of an axis. Raises `UsageError` for none: there would be no run, and nothing unexpected."""
+    if not (names := names_in(table, axis, source)):
+        raise UsageError(f"{source}: {axis} is empty; leave it out, or give a name")
+    return names
+
+
 def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> list[str]:
     """Return the targets of a table, each with its newest patch, if any. Raises `UsageError` for unknown ones.
 
@@ -220,7 +231,7 @@ def _soaks(
 
 def _soaks_of_block(block: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> Iterator[Outage]:
     with_known_keys(block, ("targets", *SOAK_DEFAULTS), source)
-    targets, protections = _targets(block, newest, source), names_in(block, "protections", source)
+    targets, protections = _targets(block, newest, source), _named(block, "protections", source)
     minutes, seed, expect = block["minutes"], block["seed"], block["expect"]
     for key, is_valid, advice in (
         ("minutes", type(minutes) in {int, float} and minutes > 0, "give a number above 0"),

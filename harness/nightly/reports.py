@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from junitparser.xunit2 import FlakyError, TestCase
@@ -46,6 +46,9 @@ URGENCY: Final = list(Status)
 CONTRADICTS: Final = frozenset({Status.REGRESSED, Status.FIXED, Status.OTHER_NAME})
 """There is a verdict, and it is not the expected one."""
 
+Outcome: TypeAlias = "tuple[Status, str, ScenarioResult | None]"
+"""The status of an attempt, the reason, and the result of the cell's scenario."""
+
 
 @dataclass(frozen=True)
 class CellResult:
@@ -80,7 +83,7 @@ def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
     statuses = {result.status for result in results}
     if statuses & CONTRADICTS or strays:
         return EXIT_ANOMALY
-    return EXIT_CLEAN if statuses <= {Status.AS_EXPECTED} else EXIT_UNKNOWN
+    return EXIT_CLEAN if statuses == {Status.AS_EXPECTED} else EXIT_UNKNOWN
 
 
 def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
@@ -93,8 +96,13 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
     shares = {index: len(outage.cells) for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
     repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in shares]
     last = [repeat[-1] for repeat in repeats if repeat]
-    outcomes = [_outcome(cell, expected.verdict, repeat[-1] if repeat else None) for repeat in repeats]
-    status, why, result = min(outcomes, key=lambda outcome: URGENCY.index(outcome[0]))
+    counting = [_counting(cell, repeat) for repeat in repeats]
+
+    def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
+        return min(outcomes, key=lambda outcome: URGENCY.index(outcome[0]))
+
+    outcomes = [worst_of(_outcome(cell, expected.verdict, attempt) for attempt in repeat) for repeat in counting]
+    status, why, result = worst_of(outcomes)
     versions = (attempt.version for repeat in repeats for attempt in repeat if attempt.version)
     recovered = [repeat for repeat in repeats if repeat and repeat[-1].failure is None]
     return CellResult(
@@ -108,13 +116,21 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
         repeats=len(repeats),
         flaky=tuple(attempt.failure for repeat in recovered for attempt in repeat if attempt.failure is not None),
         witness=result.witness if result else "",
-        runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
+        runs=tuple(attempt.run_dir for repeat in counting for attempt in repeat if attempt and attempt.run_dir),
         took_s=round(sum(attempt.took_s / shares[attempt.outage] for attempt in last), 1),
     )
 
 
-def _outcome(cell: Cell, expected: str, last: Attempt | None) -> tuple[Status, str, ScenarioResult | None]:
-    """Return the status of a repeat by its last attempt, the reason, and the result of the cell's scenario."""
+def _counting(cell: Cell, repeat: Sequence[Attempt]) -> list[Attempt | None]:
+    """Return the attempts of a repeat that count: the last one, and each before it with a finding."""
+    name = cell.scenario
+    found = [any((r.scenario, r.verdict) == (name, ANOMALY) for r in attempt.scenario_results) for attempt in repeat]
+    former = [attempt for attempt, has_finding in zip(repeat[:-1], found, strict=False) if has_finding]
+    return [*former, repeat[-1] if repeat else None]
+
+
+def _outcome(cell: Cell, expected: str, last: Attempt | None) -> Outcome:
+    """Return the status of a repeat by an attempt that counts, the reason, and the result of the cell's scenario."""
     if last is None:
         return Status.NOT_RUN, "the time was used up before", None
     result = next((result for result in last.scenario_results if result.scenario == cell.scenario), None)

@@ -14,19 +14,20 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible, raised_as
+from harness.host.cache import alone_in
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
 from harness.run_folder.store import ROUND, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
 from harness.schedules.generators import Generator, fixed
@@ -121,25 +122,39 @@ def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]
 
 
 def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
-    """Soak, and call ``on_round`` with each line. Raises `UsageError`, or `HarnessError` once no cluster comes up."""
+    """Soak, and call ``on_round`` with each line.
+
+    Raises `UsageError`, or `HarnessError` once no cluster comes up, unless a round had a finding before.
+    """
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
     # The name of a build's copy: a soak is resumed with the same classes.
     options = replace(options, target=setup.target.name, schedule=schedule)
-    return _continue(Soak(folder, options, setup), progress, on_round)
+    with _owned(folder.path):
+        return _continue(Soak(folder, options, setup), progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Continue a soak that was cut off, for the rest of its minutes. Raises as `soak` does."""
-    with raised_as(
-        UsageError, f"--resume {path} is not the folder of a soak: {SOAK_STATE}", OSError, ValueError, TypeError
-    ):
-        state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
-        stored = {name: getattr(state, name) for name in STORED}
-        options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
-    setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
-    return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
+    with _owned(path) if path.is_dir() else nullcontext():
+        with raised_as(
+            UsageError, f"--resume {path} is not the folder of a soak: {SOAK_STATE}", OSError, ValueError, TypeError
+        ):
+            state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
+            stored = {name: getattr(state, name) for name in STORED}
+            options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
+        setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
+        return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
+
+
+@contextmanager
+def _owned(path: Path) -> Iterator[None]:
+    """Lock the folder of a soak. Raises `UsageError` where another process works on it: it would lose rounds."""
+    with alone_in(path, wait_s=0.0) as is_mine:
+        if not is_mine:
+            raise UsageError(f"{path} is still in progress; end that soak first")
+        yield
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
@@ -207,7 +222,7 @@ def _continue(soak: Soak, progress: Progress, on_round: Callable[[RoundLine], No
             for name, plan, generator in _rounds(soak):
                 soak.took_s = took_s + time.monotonic() - began_s
                 folder = RunFolder(path / name)
-                played = _unjudged(folder, plan)
+                played = _unjudged(folder)
                 if played is None:
                     if soak.took_s >= soak.options.minutes * 60:
                         break
@@ -221,16 +236,21 @@ def _continue(soak: Soak, progress: Progress, on_round: Callable[[RoundLine], No
     soak.took_s = took_s + time.monotonic() - began_s
     soak.write()
     if failure is not None:
-        raise failure
+        if soak.verdict != ANOMALY:
+            raise failure
+        print_progress(f"the soak ended early: {failure}")  # a finding stands, and so does its exit code
     return soak
 
 
-def _unjudged(folder: RunFolder, plan: RoundPlan) -> PlayedRound | None:
-    """Return the round if it was played before the soak was cut off, and not judged; None if it has to be played."""
+def _unjudged(folder: RunFolder) -> PlayedRound | None:
+    """Return a round without a line that was played before the soak was cut off; None for a round to play.
+
+    A round with a verdict is judged again, except a clean one, as its logs are deleted.
+    """
     with suppress(UsageError):
         played = read_played(folder.path / ROUND)
-        # Once there is a verdict, the logs of a clean round are deleted.
-        if played.plan == plan and not folder.verdict_path.exists():
+        stored = json.loads(folder.verdict_path.read_text()) if folder.verdict_path.exists() else {}
+        if stored.get("verdict") != CLEAN:
             return played
     return None
 

@@ -158,6 +158,10 @@ def test_places_that_do_not_tell(target: str, answer: tuple[int, Any], says: str
 @pytest.mark.parametrize(("text", "says"), [
     ("target = ['kafka-3.9']", "unknown key 'target'; did you mean targets"),
     ("targets = []", "names no targets"),
+    ("targets = ['kafka-4.4']\nnemeses = []", "nemeses is empty"),
+    ("[[soak]]\ntargets = ['kafka-4.4']\nprotections = []", "protections is empty"),
+    ("targets = ['kafka-4.4']\nmatrix = [1]", "give the matrix as [[matrix]] blocks"),
+    ("targets = ['kafka-4.4']\ntimers = 5", "timers is 5"),
     ("targets = 'kafka-3.9'", "targets is 'kafka-3.9'; give a list of names"),
     ("targets = ['kafka-3.8']", "unknown target 'kafka-3.8'"),
     ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "unknown anomaly 'stuck'"),

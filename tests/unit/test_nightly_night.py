@@ -160,6 +160,13 @@ def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats_and_what_failed_once_is
     assert cell_text(result) == "clean (flaky)"
 
 
+def test_a_finding_stands_though_its_run_failed_and_the_second_attempt_found_nothing() -> None:
+    stalls = replace(ended(0, 1, anomalous("stalled-replica"), run_dir="a/first"), failure="timed out")
+    result = result_of(CLEAN, stalls, ended(0, 2, CLEAN_SAID))
+    assert (result.status, result.witness, result.runs) == (Status.REGRESSED, "the witness", ("a/first", "a/run"))
+    assert result_of(ANOMALY, stalls, ended(0, 2, anomalous())).status is Status.OTHER_NAME
+
+
 def test_a_cell_has_its_share_of_the_seconds() -> None:
     plan = plan_of(anomalies=["all"])
     assert {result.took_s for result in results_of(plan, [ended()])} == {1.7}, "20 s of 12"
@@ -167,6 +174,7 @@ def test_a_cell_has_its_share_of_the_seconds() -> None:
 
 @pytest.mark.parametrize(("statuses", "strays", "code"), [
     ([Status.AS_EXPECTED], [], 0),
+    ([], [], 2),
     ([Status.AS_EXPECTED], ["a finding in the control"], 1),
     ([Status.AS_EXPECTED, Status.REGRESSED], [], 1),
     ([Status.FIXED, Status.FAILED], [], 1),

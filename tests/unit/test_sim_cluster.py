@@ -459,6 +459,29 @@ def test_records_that_are_deleted_go_from_every_replica(subject: Subject) -> Non
     assert subject.partition.leader.log_start == 4, "no further than the high watermark"
 
 
+@pytest.mark.parametrize("deletes", [False, True])
+def test_what_a_failed_leader_had_alone_stays_lost_when_what_replaced_it_is_deleted(
+    subject: Subject, *, deletes: bool
+) -> None:
+    """A deletion raises the starts of leader epochs, above the offset of what was lost."""
+    producer, transactional, offsets = subject.producer(), subject.producer("tx"), list[int]()
+    subject.put(transactional, "a")
+    subject.cluster.network.lost.update({2: 1.0, 3: 1.0})
+    producer.send(TP, "lost", "v", [], lambda _, offset: offsets.append(offset))
+    transactional.transact("commit")
+    subject.wait(lambda: subject.batches(1)[-1] == (2, "commit"))
+    subject.cluster.kill(1)
+    subject.cluster.network.clear()
+    subject.wait(lambda: subject.partition.leader_id == 2)
+    for key in "bcd":
+        subject.put(subject.producer(), key)
+    if deletes:
+        subject.cluster.delete_records(subject.partition, 4)
+    assert (producer.flush(), offsets[0] >= 4) == (0, True)
+    subject.wait(lambda: not subject.client.coordinator.ending())
+    assert subject.partition.replica(2).open_transactions == []
+
+
 def test_a_dead_broker_may_be_elected_where_nobody_knows_yet(subject: Subject) -> None:
     subject.cluster.kill(2)
     subject.partition.replication.away.add(3)

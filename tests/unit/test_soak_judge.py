@@ -32,6 +32,7 @@ TP = ("t", 0)
 HANGING, REOPENED = "hanging-transaction", "reopened-transaction"
 PLAYED = PlayedRound(Schedule((), target="sim-kafka", plan=SMALL))
 AUDITED = audited_verdict("t")
+WRITTEN = {(TP, 99): WrittenRecord(99, *TP, "z", is_delete=False, transaction=None, offset=99)}
 NOTHING = CheckedRound()
 UNDELETED = Wrong(STATE, "k", "the value of write 1", "no value", due=0)
 LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
@@ -39,8 +40,8 @@ LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 
 def truth_of(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
     by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
-    committed = {3: Transaction(3, "id", COMMITTED)}
-    return Truth(by_replica, frozenset(), {replica: {} for replica in by_replica}, committed, {})
+    committed, reached = {3: Transaction(3, "id", COMMITTED)}, {(tp, key): 9 for key in ("k", "another")}
+    return Truth(by_replica, frozenset(), {replica: {} for replica in by_replica}, committed, WRITTEN, reached=reached)
 
 
 def truth(*wrongs: Wrong) -> Truth:
@@ -85,6 +86,13 @@ def test_a_round_without_anything_wrong_is_clean_and_one_that_did_not_go_to_its_
     assert (result["verdict"], result["reason"]) == (CLEAN, reason)
     result = judged(None, played=replace(PLAYED, failure="no broker answers"))
     assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
+
+
+def test_a_round_in_which_no_client_wrote_anything_is_unknown() -> None:
+    filled = {(TP, 0): WrittenRecord(1, *TP, "filler", is_delete=False, transaction=None, offset=0, client="filler")}
+    for at in ({}, filled):
+        result = verdict(replace(truth(), at=at))
+        assert (result["verdict"], result["reason"].partition(":")[0]) == (UNKNOWN, "nothing was compared")
 
 
 @pytest.mark.parametrize(("silence_s", "names"), [(2.3, [("stalled-replica", 3)]), (7.1, [])])
@@ -272,6 +280,13 @@ def test_what_every_replica_lost_is_listed_and_no_anomaly(wrong: Wrong) -> None:
     says = "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
     assert says in result["findings"][0]["explanation"]
     assert verdict_on(everywhere(wrong))["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
+
+
+def test_a_key_that_was_written_below_all_that_was_lost_is_not_lost_by_it() -> None:
+    actual = replace(everywhere(GONE), reached={(TP, "k"): 7})
+    assert (verdict_on(actual, ALONE)["verdict"], named(verdict_on(actual, ALONE))) == (UNKNOWN, [])
+    other = replace(ALONE, first_offset=5)
+    assert named(verdict_on(actual, ALONE, other))[0] == (LOST_UNSYNCED, 1), "each loss counts"
 
 
 def test_what_the_checkers_call_it_does_not_matter() -> None:

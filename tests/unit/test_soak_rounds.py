@@ -1,6 +1,7 @@
 """Rounds on simulated brokers: ends, repetition, planted findings, timed offsets, and the command `harness soak`."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,18 @@ from soaked import ABORTS, COMMITS, KILL, PAUSE, RESUME, START, TOPIC, P, T, pla
 
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
+from harness.host.cache import alone_in
 from harness.json_codec import from_json
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RoundLine
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
 from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTER_REJOIN, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, ROUND, VERDICT, RunFolder
 from harness.schedules.generators import fixed
 from harness.schedules.operations import AlterTopic, DeleteRecords, Inject, Operation, RecreateTopic
-from harness.schedules.schedule import Step
-from harness.soak.campaign import Soak, SoakOptions
+from harness.schedules.schedule import Schedule, Step
+from harness.soak.campaign import Soak, SoakOptions, _unjudged, resume
 from harness.soak.causes import read_expected
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.draw.plan import Shape
@@ -332,3 +334,27 @@ def test_what_rounds_do_not_draw_is_known_before_anything_starts() -> None:
     assert not setup.shape.is_real
     assert {"one-way", "group offsets", "topic setting compression.type"} <= setup.left_out.keys()
     assert not setup.left_out.keys() & setup.faults.keys()
+
+
+@pytest.mark.parametrize(("stored", "is_judged"), [(None, True), (ANOMALY, True), (UNKNOWN, True), (CLEAN, False)])
+def test_a_played_round_without_a_line_is_judged_and_not_played_again(
+    tmp_path: Path, stored: str | None, *, is_judged: bool
+) -> None:
+    """Once it is clean, its logs are deleted. A verdict may be stored without a line, as the disk is full."""
+    played = PlayedRound(Schedule((), target="sim-kafka", plan=soaked.SMALL))
+    write_round(tmp_path / ROUND, played)
+    if stored is not None:
+        (tmp_path / VERDICT).write_text(json.dumps({"verdict": stored}))
+    assert _unjudged(RunFolder(tmp_path)) == (played if is_judged else None)
+
+
+def test_a_soak_in_progress_is_not_resumed(tmp_path: Path) -> None:
+    with alone_in(tmp_path, 0.0), pytest.raises(UsageError, match="is still in progress; end that soak first"):
+        resume(tmp_path, SparkOptions(), FakeProgress(), lambda _: None)
+
+
+def test_a_round_without_a_replica_is_not_judged(tmp_path: Path) -> None:
+    played = play_steps(tmp_path / "round", (1, put(P)))
+    shutil.rmtree(tmp_path / "round" / "brokers" / "2")
+    with pytest.raises(UsageError, match=f"no copy of the replicas of broker 2 of {TOPIC}-0"):
+        truth_of(RunFolder(tmp_path / "round"), played)

@@ -22,7 +22,15 @@ from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.reopened_transaction import reopened
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, Transaction, WrittenRecord
+from harness.soak.evidence.client_log import (
+    ABORTED,
+    COMMITTED,
+    UNKNOWN,
+    ClientLog,
+    Transaction,
+    WrittenRecord,
+    client_log_of,
+)
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from harness.soak.judge.round_verdict import UNEXPLAINED
@@ -440,3 +448,17 @@ def test_what_a_wrong_outcome_makes_of_a_key_is_named_although_its_record_was_cl
     assert named_here(followed_by(ABORTED, log), VALUE) == {"committed-to-aborted"}
     log.writes[2].transaction = None
     assert named_here(log, VALUE) == {UNEXPLAINED}
+
+
+def test_a_delete_that_certainly_failed_explains_no_loss() -> None:
+    common = {"f": "produce", "process": "p", "topic": "t", "partition": 0, "key": "k", "time_ms": 0}
+    fields = [
+        {"type": "invoke", "op": 1, "tombstone": False},
+        {"type": "ok", "op": 1, "tombstone": False, "offset": 0},
+        {"type": "invoke", "op": 2, "tombstone": True},
+        {"type": "fail", "op": 2, "tombstone": True},
+    ]
+    log = client_log_of([{**common, **event} for event in fields])
+    truth = compare(log, {(1, TP): stored(data(1, 0, "k")), (2, TP): stored()})
+    assert (truth.diverged, truth.unknown_keys) == ({TP}, frozenset())
+    assert truth.wrongs[1, TP] == ()

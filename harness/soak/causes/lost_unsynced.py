@@ -83,11 +83,13 @@ def losses_of(events: Iterable[Mapping[str, Any]], unclean: Collection[Replica] 
 def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object]:
     """Return the symptoms that every replica has in the same way, of a partition that lost records.
 
+    Outside of transactions, only of keys that were written to an offset where records were lost, or after it.
     Symptoms of transactions of any partition are included where their outcomes may be lost. A key about which replicas
     differ, or about which a replica is right, has diverged.
     """
-    by_partition = {loss.partition: loss for loss in evidence.losses if loss.is_followed}
-    lost_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
+    followed = [loss for loss in evidence.losses if loss.is_followed]
+    by_partition = {loss.partition: loss for loss in followed}
+    lost_outcomes = next((loss for loss in followed if loss.partition[0] == TRANSACTION_STATE), None)
     replicas: dict[TopicPartition, list[Sequence[Wrong]]] = defaultdict(list)
     for (_, tp), wrongs in evidence.truth.wrongs.items():
         replicas[tp].append(wrongs)
@@ -96,7 +98,9 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
         for key in {wrong.key for wrongs in of_replicas for wrong in wrongs}:
             about = [[wrong for wrong in wrongs if wrong.key == key] for wrongs in of_replicas]
             in_transaction = any(wrong.transaction or wrong.due for wrongs in about for wrong in wrongs)
-            loss = by_partition.get(tp) or (lost_outcomes if in_transaction else None)
+            reached = evidence.truth.reached.get((tp, key), -1)
+            here = [it for it in followed if it.partition == tp and (in_transaction or it.first_offset <= reached)]
+            loss = next(iter(here), lost_outcomes if in_transaction else None)
             states = [sorted(wrong.here for wrong in wrongs if wrong.kind == STATE) for wrongs in about]
             if loss is not None and all(about) and states == states[:1] * len(states):
                 keys[tp][key] = loss

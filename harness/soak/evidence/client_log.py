@@ -98,7 +98,10 @@ def transaction_of(event: Mapping[str, Any]) -> tuple[Any, Any]:
 
 @dataclass
 class _Reading:
-    """A history while it is read. ``gone``: records of a former topic; ``ending``: ends were asked for."""
+    """A history while it is read.
+
+    ``gone``: records of a former topic, and records that were certainly not written. ``ending``: ends were asked for.
+    """
 
     again: Mapping[str, Recreation]
     log: ClientLog = field(default_factory=ClientLog)
@@ -131,6 +134,8 @@ class _Reading:
             self.log.writes[op].offset = event["offset"]
         elif kind == OK and at < last.began:
             # Else it was under way while the topic was deleted, or nobody knows whether that was, and stays unknown.
+            self.gone.add(op)
+        elif kind == FAIL:
             self.gone.add(op)
 
     def end(self, _at: int, event: Mapping[str, Any]) -> None:

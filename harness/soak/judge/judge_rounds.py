@@ -13,11 +13,13 @@ from checkers.evidence.tables import load
 from checkers.replay.judged import Judged, judge
 from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.selection import listed
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.broker_files.metadata_log.join import read_metadata_logs
+from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.check import THREADS, collected, each
-from harness.judge.finding import CheckerRow, finding_of
+from harness.judge.finding import CheckerRow, finding_of, name_of
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import Doubt, RoundVerdict, Verdict
 from harness.run_folder.history import read_lines
@@ -87,8 +89,12 @@ def judge_rounds(
 
 def truth_of(folder: RunFolder, played: PlayedRound) -> Truth:
     """Return which replicas of a round are wrong by what its clients know. Raises `UsageError` for a damaged folder."""
+    replicas = replicas_of(folder)
+    places = ((broker, tp) for tp, brokers in played.plan.replicas.items() for broker in brokers)
+    if missing := [f"broker {broker} of {name_of(tp)}" for broker, tp in places if (broker, tp) not in replicas]:
+        raise UsageError(f"the run folder is damaged: {folder.path} has no copy of the replicas of {listed(missing)}")
     retained = {topic.name for topic in played.plan.topics if "delete" in topic.settings.get("cleanup.policy", "")}
-    return compare(client_log_of(_complete_history(folder)), replicas_of(folder), retained)
+    return compare(client_log_of(_complete_history(folder)), replicas, retained)
 
 
 def replicas_of(folder: RunFolder) -> dict[Replica, ReplicaLog]:

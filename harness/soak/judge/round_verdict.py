@@ -2,8 +2,8 @@
 
 A difference without a name is unexplained: a final state that no anomaly explains, a guarantee that is violated where
 no finding explains it, a replica that one judge calls wrong and the other right, an audit that accuses a right replica,
-a log start or a record that no client asked for. A round is ``clean`` if all replicas were read and nothing was found,
-``as-expected`` if every finding is tolerated.
+a log start or a record that no client asked for. A round is ``clean`` if all replicas were read, a record of a client
+was acknowledged or is in a log, and nothing was found; ``as-expected`` if every finding is tolerated.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from harness.soak.play.round import PlayedRound
 
 UNEXPLAINED: Final = "unexplained"
+NOTHING_WRITTEN: Final = "nothing was compared: no record of a client was acknowledged or is on a replica"
 NO_ANOMALIES: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_anomaly)
 
 
@@ -108,6 +109,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
             if not any(explains(symptom, doubt) for symptom in results.reopened)
         ),
         *([] if gates is None or gates.problem is None else [gates.problem]),
+        *([] if evidence.truth.has_records or groups.views else [NOTHING_WRITTEN]),
     ]
     verdict, reason = decide(
         [str(finding) for finding in findings if finding.anomaly not in {*expected, *NO_ANOMALIES}],

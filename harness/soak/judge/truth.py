@@ -16,6 +16,8 @@ from harness.soak.evidence.replica_log import OPEN, Replica, ReplicaLog, final_s
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
 NO_VALUE: Final = "no value"
+FILLER: Final = "filler"
+"""The client whose records only make cleaners pass (`harness.soak.play.round`)."""
 _SOMEWHERE_LATER: Final = float("inf")
 """The offset of a copy that nobody has seen."""
 _MISJUDGED: Final = {
@@ -67,6 +69,7 @@ class Truth:
     outcome that another marker gives them there. Where both markers agree, the replica is not wrong about them.
     ``transactions``: as clients know them. ``at``: the write at each offset, on any replica, or as acknowledged to a
     client. ``followed``: the outcomes of later transactions of the same client, by partition and transaction.
+    ``reached``: the highest offset of each key, as acknowledged or on any replica; other records may have it since.
     ``markers``: the offsets of markers that end a transaction on any replica, by partition and transaction.
     ``stale_markers``: of former coordinators on any replica, see `causes.stale_marker`.
     """
@@ -78,6 +81,7 @@ class Truth:
     at: Writes
     followed: Mapping[tuple[TopicPartition, int], Collection[str]] = field(default_factory=dict)
     log_starts: Mapping[Replica, int] = field(default_factory=dict)
+    reached: Mapping[Key, int] = field(default_factory=dict)
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
     stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
 
@@ -85,6 +89,11 @@ class Truth:
         """Return the outcome of the transaction of the record at an offset; None for any other record."""
         write = self.at.get((partition, offset))
         return None if write is None or write.transaction is None else self.transactions[write.transaction].outcome
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a client other than the filler is known to have written a record."""
+        return any(write.client != FILLER for write in self.at.values())
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -167,6 +176,9 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
         at=at,
         followed=_followed(log),
         log_starts={place: replica.log_start for place, replica in replicas.items()},
+        reached={
+            key: max((w.offset for w in writes if w.offset is not None), default=-1) for key, writes in by_key.items()
+        },
         markers=markers,
         stale_markers=stale_markers,
     )

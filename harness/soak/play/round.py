@@ -33,6 +33,7 @@ from harness.schedules.schedule import (
 from harness.soak.draw.plan import FILLER_PERIOD_S, LIBRARIES, OF_GROUPS, as_round
 from harness.soak.evidence.internal_topics import filled_offsets, prepare_offsets, take_internal
 from harness.soak.evidence.offsets import sampled_offsets
+from harness.soak.judge.truth import FILLER
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
 from harness.soak.play.player import MOST_WAITING, Player, Process
@@ -206,8 +207,8 @@ class _Filler:
     """Writes to every partition again and again, from its beginning until its routine is stopped."""
 
     def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: RoundPlan, history: History) -> None:
-        client = RoundClient("filler", LIBRARIES[0])
-        self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
+        client = RoundClient(FILLER, LIBRARIES[0])
+        self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part=FILLER)
         self._partitions = plan.filled or plan.partitions
         self.fills = 0
         self.routine = rig.cluster.clock.every(FILLER_PERIOD_S, self._fill, "filler")
