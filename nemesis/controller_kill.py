@@ -4,6 +4,7 @@ The killed controller is restarted at once. It leads partitions and coordinates 
 and coordinators move.
 """
 
+from harness.errors import HarnessError
 from harness.schedules.placement import Placement
 from nemesis import kill
 from nemesis.fault import FaultContext
@@ -26,14 +27,15 @@ def leave(context: FaultContext) -> None:
     cluster.wait_absent_left()
     cluster.wait(lambda: cluster.active_controller() is not None, "an active controller")
     active = cluster.active_controller()
-    if active is not None:
-        cluster.runtime.kill(active)
-        cluster.wait(lambda: cluster.active_controller() not in {None, active}, "another controller to be elected")
-        # The new controller counts sessions from its own start. Until it fences the killed controller, that is in every
-        # ISR, so that nobody could see it return.
-        cluster.wait(lambda: active not in cluster.registered(), f"the killed controller {active} to be given up")
-        cluster.runtime.start(active)
-        cluster.wait_registered(cluster.staying)
+    if active is None:
+        raise HarnessError("the active controller was not killed: no broker named it any more")
+    cluster.runtime.kill(active)
+    cluster.wait(lambda: cluster.active_controller() not in {None, active}, "another controller to be elected")
+    # The new controller counts sessions from its own start. Until it fences the killed controller, that is in every
+    # ISR, so that nobody could see it return.
+    cluster.wait(lambda: active not in cluster.registered(), f"the killed controller {active} to be given up")
+    cluster.runtime.start(active)
+    cluster.wait_registered(cluster.staying)
     cluster.wait_in_isr(cluster.staying)
 
 

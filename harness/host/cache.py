@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.errors import UsageError, raised_as
+
 _POLL_S = 0.05
 
 
 def cache_root() -> Path:
-    """Return ``$COMPACTION_HARNESS_CACHE``, else ``compaction-harness`` in the user's cache directory."""
-    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("COMPACTION_HARNESS_CACHE") or Path(xdg, "compaction-harness")).absolute()
+    """Return ``$COMPACTION_HARNESS_CACHE``, else ``compaction-harness`` in the user's cache directory.
+
+    Raises `UsageError` for a user without a home, as in some containers, who names neither.
+    """
+    if own := os.environ.get("COMPACTION_HARNESS_CACHE"):
+        return Path(own).absolute()
+    with raised_as(UsageError, "set COMPACTION_HARNESS_CACHE to a folder for the cache", RuntimeError):
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "compaction-harness").absolute()
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -29,7 +29,8 @@ def unmount_below(folder: Path) -> None:
 
 
 def mounted_below(folder: Path) -> list[Path]:
-    """Return the mount points on the folder or below it, the deepest first."""
+    """Return the mount points on the folder or below it, the deepest first. They are listed without symbolic links."""
+    folder = folder.resolve()
     places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
     return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
 

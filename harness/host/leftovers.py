@@ -38,6 +38,10 @@ VARIABLE = "HARNESS_RUN"
 END_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 0.05
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+START_FIELD = 19
+"""The clock ticks from the boot to the start of a process, among the fields of proc(5) after its command's name."""
+
 SOCKET = Path("/var/run/docker.sock")
 COMPOSE_FILE = "compose.yaml"
 """In the work directory of a run before its first container is created."""
@@ -49,8 +53,10 @@ MODULES = {COMPOSE_FILE: "harness.host.engine", NODES_FILE: "harness.host.node_r
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that a run belongs to; the start time distinguishes it from a later process with the same id.
+    """The process that a run belongs to; its start distinguishes it from a later process with the same id.
 
+    ``started``: the boot and the clock ticks from it to the start, which no step of the wall clock changes; None where
+    the system has no such record, and for files of earlier releases, whose ``started_s`` is wall-clock time.
     ``kept``: the user is responsible for the cluster. ``resumable``: the run can continue after an interruption.
     """
 
@@ -60,13 +66,25 @@ class Owner:
     run_dir: str
     kept: bool = False
     resumable: bool = False
+    started: str | None = None
 
     def lives(self) -> bool:
         """Return whether the process still exists."""
         try:
+            if self.started is not None:
+                return started_of(self.pid) == self.started
             return bool(abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0)
         except psutil.NoSuchProcess:
             return False
+
+
+def started_of(pid: int) -> str | None:
+    """Return when a process started, as `Owner.started`; None without such a process, and on systems without /proc."""
+    with suppress(OSError):
+        # The name of the command, in parentheses, may have spaces and parentheses.
+        *_, fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")
+        return f"{BOOT_ID.read_text().strip()} {fields.split()[START_FIELD]}"
+    return None
 
 
 def work_root() -> Path:
@@ -107,7 +125,8 @@ def claim_work_dir(run_id: str, run_dir: Path, *, again: bool = False) -> Path:
 def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
     """Return the fields of `Owner` that identify this process and run."""
     me = psutil.Process()
-    return {"pid": me.pid, "started_s": me.create_time(), "run_id": run_id, "run_dir": str(run_dir.absolute())}
+    times = {"started_s": me.create_time(), "started": started_of(me.pid)}
+    return {"pid": me.pid, **times, "run_id": run_id, "run_dir": str(run_dir.absolute())}
 
 
 def write_owner(directory: Path, owner: Owner) -> None:

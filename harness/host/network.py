@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+import psutil
+
 from harness.errors import HarnessError, UsageError
 from harness.host import commands
 
@@ -25,7 +27,10 @@ BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))
 """Subnets are in the first block, or in the second on hosts that route the first into a company's network."""
 
 SUBNET_BITS, SUBNET_ATTEMPTS = 24, 256
-RUN_NAMESPACE = re.compile(r"ch-(?P<run_id>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4})-\d+")
+RUN_NAMESPACE = re.compile(
+    r"ch-(?P<run_id>([a-z]+-)?\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4}|probe-(?P<pid>\d+)-[0-9a-f]{8})-\d+"
+)
+"""Of runs, soaks (``soak-…``) and so on, and of probes, which belong to a process and have no work directory."""
 RULE = re.compile(r"-i (ch[0-9a-f]{8}) ")
 INSIDE = "eth0"
 HOST_NUMBER = 254
@@ -64,7 +69,7 @@ def why_impossible() -> str | None:
 
 def why_refused(attempt: Callable[[NamespaceNetwork], object], brokers: Sequence[int]) -> str | None:
     """Call a function with a temporary network; return the reason why that fails, or None."""
-    run_id = f"probe-{secrets.token_hex(4)}"
+    run_id = f"probe-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         probe = create_network(run_id, brokers)
         try:
@@ -129,8 +134,9 @@ def remove_network(run_id: str) -> int:
 
 
 def runs_with_networks() -> set[str]:
-    """Return the ids of the runs of all users that have a namespace on this host."""
-    return {match["run_id"] for path in NAMESPACES.glob("*") if (match := RUN_NAMESPACE.fullmatch(path.name))}
+    """Return the ids of the runs of all users that have a namespace on this host, and of probes that were killed."""
+    matches = (match for path in NAMESPACES.glob("*") if (match := RUN_NAMESPACE.fullmatch(path.name)))
+    return {match["run_id"] for match in matches if match["pid"] is None or not psutil.pid_exists(int(match["pid"]))}
 
 
 def remove_stray_rules() -> None:

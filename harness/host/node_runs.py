@@ -9,12 +9,13 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.leftovers import NODES_FILE
-from harness.host.nodes import Access, NodeConnection
+from harness.host.nodes import Access, Node, NodeConnection
 from harness.json_codec import from_json
 
 T = TypeVar("T")
@@ -84,11 +85,15 @@ def end(directory: Path, run_id: str, *then: str) -> int:
 
     with raised_as(HarnessError, f"{directory / NODES_FILE} does not list the run's nodes", OSError, ValueError):
         access = from_json(Access, json.loads((directory / NODES_FILE).read_text()))
-    connections = log_in(access)
-    try:
-        return sum(on_each(connections, end_there))
-    finally:
-        log_out(connections)
+
+    def end_on(node: Node) -> int:
+        with closing(NodeConnection(node, access)) as connection:
+            return end_there(connection)
+
+    # A node that cannot be reached is no reason to leave brokers on the others.
+    with ThreadPoolExecutor(len(access.nodes)) as pool:
+        attempts = [pool.submit(end_on, node) for node in access.nodes]
+    return sum(attempt.result() for attempt in attempts)
 
 
 def remove(directory: Path, run_id: str) -> int:

@@ -1,15 +1,24 @@
-"""Free loopback ports."""
+"""Free loopback ports.
 
+A port stays this process's, also while its broker is down: otherwise a run that starts meanwhile may take it, whose
+topics and transactional ids have the same names, and clients of the first run would write to brokers of the second.
+"""
+
+import fcntl
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from typing import IO, Final
 
 from harness.errors import UsageError
+from harness.host.cache import cache_root
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 20_000, 31_999
 """Below Linux's range for outgoing connections (32768 and up), so that no client takes one in the meantime."""
 
+_HELD: Final[dict[int, IO[str]]] = {}
+"""The locks of this process's ports, which end with the process."""
 LAST_OF_ALL = 65_535
 ATTEMPTS = 500
 
@@ -34,6 +43,7 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((LOOPBACK, port))
                 probe.listen(1)
+                _hold(port)
             except (OSError, OverflowError) as error:
                 if base is not None:
                     raise UsageError(
@@ -45,3 +55,14 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
                 if len(ports) == count:
                     return ports
     raise UsageError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}")
+
+
+def _hold(port: int) -> None:
+    """Lock a port for this process. Raises BlockingIOError for the port of another process of this user."""
+    path = cache_root() / "ports" / str(port)
+    if port not in _HELD:
+        with suppress(FileNotFoundError, PermissionError):  # without a cache, nothing is locked
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _HELD[port] = lock

@@ -76,7 +76,11 @@ class Workspace:
                 leftovers.release(self.path)
             except (HarnessError, OSError) as failure:
                 log.warning("%s; `harness clean %s` removes the rest later", failure, self.run_id)
-        self._keeper.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
+        try:
+            self._keeper.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            # It has a session of its own, and goes on: what the run found must not be lost for that.
+            log.warning("the keeper of %s (process %d) is still removing the run", self.run_id, self._keeper.pid)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """A separate clock for a process: the preloaded libfaketime reads the clock's offset from a file."""
 
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from harness.host.cache import write_atomically
 
@@ -29,6 +32,18 @@ def environment(file: Path) -> dict[str, str]:
         # Otherwise it confuses the clocks of timed waits: they return immediately, and threads spin.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
+
+
+def is_loaded(process_id: int) -> bool:
+    """Return whether a process or a descendant has loaded the library: the loader ignores a library that does not fit.
+
+    A user's command may be a script that starts the broker.
+    """
+    with suppress(psutil.Error):
+        process = psutil.Process(process_id)
+        family = (process, *process.children(recursive=True))
+        return any(LIBRARY in mapped.path for it in family for mapped in it.memory_maps())
+    return False
 
 
 def set_offset(file: Path, offset_s: int) -> None:

@@ -148,7 +148,7 @@ class LocalRuntime:
         """SIGKILL the broker and reap it."""
         process = self._processes.pop(broker)
         _send(process, signal.SIGKILL)
-        process.wait(timeout=STOP_TIMEOUT_S)
+        _reap(broker, process)
         self._reach.paused.discard(broker)
 
     def pause(self, broker: int) -> None:
@@ -184,8 +184,11 @@ class LocalRuntime:
         self._doomed.discard(broker)
 
     def skew(self, broker: int, offset_s: int) -> None:
-        """Put the clock of the broker's process forward."""
+        """Put the clock of the broker's process forward. Raises `HarnessError` where that would have no effect."""
         self._raise_without(Need.CLOCK)
+        process = self._processes.get(broker)
+        if process is not None and not faketime.is_loaded(process.pid):
+            raise HarnessError(f"broker {broker} has not loaded {faketime.find_library()}: its clock cannot be set")
         faketime.set_offset(self._home(broker) / "clock", offset_s)
 
     def raise_if_died(self) -> None:
@@ -225,8 +228,8 @@ class LocalRuntime:
             return
         for process in self._processes.values():
             _send(process, signal.SIGKILL)
-        for process in self._processes.values():
-            process.wait(timeout=STOP_TIMEOUT_S)
+        for broker, process in self._processes.items():
+            _reap(broker, process)
         self._processes.clear()
         if self.links is not None:
             network.remove_network(self.spec.run_id)
@@ -299,6 +302,14 @@ class LocalRuntime:
 
     def _log_dir(self, broker: int) -> Path:
         return self._home(broker) / "data"
+
+
+def _reap(broker: int, process: subprocess.Popen[bytes]) -> None:
+    """Reap a broker that was sent SIGKILL. Raises `HarnessError` where it survives, as one that waits for a disk."""
+    try:
+        process.wait(timeout=STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"broker {broker} (process {process.pid}) survives SIGKILL") from error
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

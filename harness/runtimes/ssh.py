@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from paramiko.ssh_exception import SSHException
+
 from harness.errors import BootError, HarnessError, UsageError, raised_as
 from harness.host import java, node_runs
 from harness.host.leftovers import NODES_FILE
@@ -174,7 +176,8 @@ class SshRuntime:
             last_lines = self._connections[broker].shell(
                 f"{IS_ALIVE} is_alive {process_id} || echo ended", timeout_s=LOOK_TIMEOUT_S
             )
-            if last_lines:
+            # A login shell may print warnings.
+            if "ended" in last_lines.split():
                 log = self._connections[broker].run("tail", "-n", str(LOG_LINES), f"{self._home(broker)}/server.log")
                 where = f"broker {broker} on {self._connections[broker].node}"
                 raise BootError(f"{where} ended by itself; the end of its log:\n{tail(log)}")
@@ -208,7 +211,7 @@ class SshRuntime:
             for broker, connection in self._connections.items():
                 with suppress(FileNotFoundError):
                     connection.files.get(f"{self._home(broker)}/server.log", str(self.spec.log_path(broker)))
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, SSHException) as error:
             raise HarnessError(f"the log of broker {broker} cannot be copied: {error}") from error
         finally:
             log_out(list(self._connections.values()))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.kafka_api.address import Address
@@ -84,7 +87,11 @@ def server_properties(
 
     Brokers reach each other by the last of the ``listeners``. ``settings`` take precedence, except over
     `SET_BY_HARNESS`. ``security``: the logins of clients.
+
+    Raises `UsageError` for a ``log_dir`` that a broker would take for other folders, which nobody would remove.
     """
+    if not log_dir.isascii() or "," in log_dir:
+        raise UsageError(f"brokers cannot have their data in {log_dir}: set TMPDIR to an ASCII path without commas")
     controller = [controllers[node_id]] if node_id in controllers else []
     protocols = {listener.name: "PLAINTEXT" for listener in (*listeners, *controllers.values())}
     if security:
@@ -103,4 +110,10 @@ def server_properties(
         "controller.quorum.voters": ",".join(f"{node}@{at.advertised}" for node, at in sorted(controllers.items())),
         "log.dirs": log_dir,
     }
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    """Return a value for a file of properties, which Java reads as Latin-1 with backslashes as escapes."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n")
+    return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)

@@ -137,7 +137,7 @@ def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
 
 
 def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars.locks, "read_lock", lambda _target: DIGESTS)
+    monkeypatch.setattr("harness.targets.lock.read_lock", lambda _target: DIGESTS)
     monkeypatch.setattr(jars, "fetch_locked", Repository(CONTENTS))
     monkeypatch.delenv("COMPACTION_HARNESS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

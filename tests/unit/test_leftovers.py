@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from harness.cli import main as cli
@@ -85,9 +86,9 @@ def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pyte
     ("changes", "is_abandoned"),
     [
         ({}, False),
-        ({"started_s": 0.0}, True),
-        ({"started_s": 0.0, "kept": True}, False),
-        ({"started_s": 0.0, "resumable": True}, False),
+        ({"started_s": 0.0, "started": None}, True),
+        ({"started_s": 0.0, "started": None, "kept": True}, False),
+        ({"started_s": 0.0, "started": None, "resumable": True}, False),
     ],
     ids=["alive", "a later process with that id", "kept", "resumable"],
 )
@@ -101,9 +102,20 @@ def test_a_run_is_abandoned_if_its_owner_has_ended(*, changes: dict[str, Any], i
         assert leftovers.is_abandoned(directory, None)
 
 
+@pytest.mark.skipif(not leftovers.BOOT_ID.exists(), reason="there is no other record of a start")
+def test_an_owner_lives_whatever_the_wall_clock_is_set_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = leftovers.claim_work_dir("run-x", Path("results"))
+    owner = leftovers.read_owner(directory)
+    assert owner is not None
+    created_s = owner.started_s
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: created_s + 3600.0)
+    assert owner.lives()
+    assert not replace(owner, started=f"another boot {owner.started}").lives()
+
+
 def cut_off(run_id: str, **fields: bool) -> Path:
     directory = leftovers.claim_work_dir(run_id, Path("results") / run_id)
-    leftovers.change_owner(directory, started_s=0.0, **fields)
+    leftovers.change_owner(directory, started_s=0.0, started=None, **fields)
     return directory
 
 
@@ -179,6 +191,14 @@ def test_an_interrupted_run_keeps_its_data_if_it_is_resumable(
         if is_interrupted:
             raise KeyboardInterrupt
     assert workspace.path.is_dir() == remains
+
+
+def test_a_keeper_that_takes_long_does_not_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Mock(pid=7, communicate=Mock(side_effect=subprocess.TimeoutExpired("keeper", 15.0)))
+    monkeypatch.setattr("harness.host.workspace.start_keeper", lambda _: slow)
+    with Workspace("run-y", Path("results")) as workspace:
+        pass
+    assert not workspace.path.exists()
 
 
 def test_missing_data_cannot_be_claimed_again() -> None:

@@ -34,7 +34,7 @@ def test_a_commit_goes_on_until_the_coordinator_has_moved(monkeypatch: pytest.Mo
 def test_another_error_and_a_coordinator_that_never_comes_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClientError, match="ILLEGAL_GENERATION"):
         commit(monkeypatch, KafkaError.ILLEGAL_GENERATION)
-    monkeypatch.setattr(librdkafka.clients, "OPERATION_TIMEOUT_S", -1.0)
+    monkeypatch.setattr("harness.clients.OPERATION_TIMEOUT_S", -1.0)
     with pytest.raises(ClientError, match="NOT_COORDINATOR"):
         commit(monkeypatch, KafkaError.NOT_COORDINATOR)
 
@@ -43,7 +43,7 @@ def test_a_deletion_that_is_not_answered_in_time_is_an_error(monkeypatch: pytest
     answers = {"g": Future[None]()}
     admin = SimpleNamespace(delete_consumer_groups=lambda _groups, request_timeout: answers)  # noqa: ARG005
     monkeypatch.setattr(librdkafka, "AdminClient", lambda _config: admin)
-    monkeypatch.setattr(librdkafka.clients, "OPERATION_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("harness.clients.OPERATION_TIMEOUT_S", 0.01)
     with pytest.raises(ClientError, match="no answer in time") as raised:
         librdkafka.LibrdkafkaGroups("127.0.0.1:9", {}).delete("g")
     assert not raised.value.certainly

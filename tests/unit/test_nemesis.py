@@ -9,7 +9,7 @@ import pytest
 from fakes.cluster import RecordedCluster, recorded_cluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
-from harness.errors import UsageError, WaitTimeoutError
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.runtimes.base import Need, RuntimeRequest, raise_if_unmet
 from harness.runtimes.namespaces import Reach
 from harness.runtimes.power import Cut, LostRecords
@@ -179,6 +179,14 @@ def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immedia
         "wait for the killed controller 1 to be given up", "start 1", "wait for brokers [1, 3, 4] to register",
         "wait for brokers 1, 3, 4 to be in every ISR",
     ]  # fmt: skip
+
+
+def test_a_run_without_a_controller_to_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, subject = context_of(place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3))
+    answers = iter([1, None])
+    monkeypatch.setattr(cluster, "active_controller", lambda: next(answers))
+    with pytest.raises(HarnessError, match="the active controller was not killed"):
+        find_script("controller-kill").leave.perform(subject)
 
 
 @pytest.mark.parametrize(

@@ -38,5 +38,5 @@ def test_what_is_not_answered_in_time_is_counted() -> None:
     producer = librdkafka.LibrdkafkaProducer("127.0.0.1:9", None, {})
     producer.send(("topic", 0), "key", None, [], lambda _error, _offset: None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(librdkafka.clients, "OPERATION_TIMEOUT_S", 0.2)
+        patch.setattr("harness.clients.OPERATION_TIMEOUT_S", 0.2)
         assert producer.flush() == 1

@@ -69,8 +69,8 @@ class CutOff:
         ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
         begin_manifest(self.folder, PreparedRun(self.plan, Equipment(self.plan.target, java, "local", ready, jars)))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
-        self.own(resumable=True, started_s=0.0)
-        self.tell(owner={**self.manifest["owner"], "started_s": 0.0})
+        self.own(resumable=True, started_s=0.0, started=None)
+        self.tell(owner={**self.manifest["owner"], "started_s": 0.0, "started": None})
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, runs: li
         assert (subject.manifest["status"], subject.manifest["failure"]) == ("running", None)
         assert subject.manifest["owner"]["pid"] == os.getpid()
         assert len(subject.manifest["resumed_at"]) == times
-        subject.tell(owner={**subject.manifest["owner"], "started_s": 0.0})
+        subject.tell(owner={**subject.manifest["owner"], "started_s": 0.0, "started": None})
 
 
 @pytest.mark.parametrize(

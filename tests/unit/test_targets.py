@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import javaproperties
 import pytest
 
 from harness.errors import EXIT_USAGE, UsageError
@@ -14,6 +15,8 @@ from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, serve
 from harness.targets.lock import is_pinned, jar_name, lock_name, lock_text, read_lock, user_locks
 from harness.targets.settings import BROKER, TOPIC, list_for, note_on, raise_if_unfit
 from nemesis import SCRIPTS
+
+AT = Address("127.0.0.1", 1)
 
 
 def test_known_targets_have_their_names_and_an_unknown_one_gets_the_nearest_and_all() -> None:
@@ -162,6 +165,20 @@ def test_settings_of_the_harness_are_the_overridden_settings() -> None:
     # Other names of the same, which contradict it.
     others = {"broker.id", "log.dir", "metadata.log.dir", "controller.quorum.bootstrap.servers"}
     assert overridden | others | {"security.inter.broker.protocol"} == SET_BY_HARNESS
+
+
+@pytest.mark.parametrize("folder", ["/home/jürgen/tmp/data", "/a,b/data"])
+def test_a_folder_that_brokers_would_take_for_another_is_rejected(folder: str) -> None:
+    with pytest.raises(UsageError, match="set TMPDIR"):
+        server_properties(node_id=1, listeners=[Listener("CLIENT", AT)], controllers={}, log_dir=folder, settings={})
+
+
+def test_values_are_what_java_reads() -> None:
+    settings = {"a": "back\\slash, ü and 😀"}
+    made = server_properties(
+        node_id=1, listeners=[Listener("CLIENT", AT)], controllers={}, log_dir="/x", settings=settings
+    )
+    assert javaproperties.loads(made)["a"] == settings["a"]
 
 
 def test_a_setting_permits_protocols_of_groups_that_are_early_access() -> None:
