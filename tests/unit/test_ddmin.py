@@ -24,11 +24,7 @@ def test_only_what_is_needed_is_left(needed: set[int]) -> None:
 
 def test_what_can_go_only_after_something_else_goes() -> None:
     """An item that is needed while a later item is present."""
-
-    def shows(some: Sequence[int]) -> bool:
-        return 3 in some and (1 in some or 6 not in some)
-
-    assert ddmin([1, 2, 3, 4, 5, 6], shows, lambda _: None) == [3]
+    assert ddmin([1, 2, 3, 4, 5, 6], lambda some: 3 in some and (1 in some or 6 not in some), lambda _: None) == [3]
 
 
 def in_steps(*operations: Operation) -> list[Step]:
