@@ -15,7 +15,6 @@ from harness.models.world.coordination import RULES
 from harness.schedules.catalog import Anomaly
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
-TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)
 DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
 
 
@@ -87,7 +86,7 @@ def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
 
     A record that was copied before the source cleaned may have its marker removed there before the marker is copied.
     """
-    found = by_state(StateSpace(TXN_JOINS, coordinated=True), first_only=True)
+    found = by_state(StateSpace(Bound(writes=0, transactions=1, change=ADD), coordinated=True), first_only=True)
     assert ways(found) == {
         Anomaly.STUCK_LSO:
             "t puts K; t aborts; time passes; 2 reports; 3 reports; 4 is added; 4 copies a batch; 1 cleans; "

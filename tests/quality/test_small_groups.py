@@ -16,7 +16,6 @@ from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BA
 from harness.models.world.groups import consequences as consequences_of
 from harness.models.world.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SCRIPTS
 
-BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
 TWO_TXNS = Bound(keys=("K", "L"), writes=0, transactions=2, coordinator=NEW)
 DELETES = Bound(writes=2, transactions=1, coordinator=NEW)
 
@@ -36,7 +35,7 @@ def walked(bound: Bound, **how: Any) -> Explored:
     return explored
 
 
-@BOTH
+@pytest.mark.parametrize("coordinator", [OLD, NEW])
 def test_transactions_freeze_groups_and_aborted_offsets_count(coordinator: str) -> None:
     found = walked(replace(TWO_TXNS, coordinator=coordinator))
     assert (found.states, found.transitions) == (31_908, 86_682)

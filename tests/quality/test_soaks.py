@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from fakes.progress import FakeProgress
@@ -144,9 +145,7 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
 
 
 def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def disconnected(*_: object) -> Any:
-        raise ConnectionError("answer from Java side is empty")
-
+    disconnected = Mock(side_effect=ConnectionError("answer from Java side is empty"))
     monkeypatch.setattr("harness.soak.judge.judge_rounds.truth_of", disconnected)
     monkeypatch.setattr("harness.soak.judge_queue.has_ended", lambda _: True)
     lines: list[RoundLine] = []

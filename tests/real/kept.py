@@ -12,10 +12,8 @@ import pytest
 from sandbox import Sandbox, copy_live_disk, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import TopicPartition, client_requests, connection
 from harness.kafka_api.address import Address
-from harness.kafka_api.client_requests import commit_offsets
-from harness.kafka_api.connection import ask
 
 COORDINATOR_S: Final = 120.0
 
@@ -78,7 +76,7 @@ def commit_offset(brokers: Sequence[Address], group: str, partition: TopicPartit
     def is_committed() -> bool:
         for broker in brokers:
             with suppress(HarnessError):
-                ask(broker, commit_offsets(group, {partition: offset}))
+                connection.ask(broker, client_requests.commit_offsets(group, {partition: offset}))
                 return True
         return False
 

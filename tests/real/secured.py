@@ -28,13 +28,10 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import TopicPartition, client_requests, fetch, messages
 from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.client_requests import produce
 from harness.kafka_api.connection import Connection, ask
-from harness.kafka_api.fetch import ReplicaState, WireReader
-from harness.kafka_api.messages import request
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
@@ -78,7 +75,7 @@ class Secured:
              "principal": f"User:{user}", "host": "*", "operation": OPERATIONS[operation], "permission_type": ALLOW}
             for kind, name, operation in rights
         ]  # fmt: skip
-        creating = request(
+        creating = messages.request(
             CreateAclsRequest, 3, lambda answer: [one.error_code for one in answer.results], creations=creations
         )
         assert ask(self.inside[0], creating) == [0] * len(creations)
@@ -152,9 +149,9 @@ def make_stores(folder: Path, key: ec.EllipticCurvePrivateKey | None = None) -> 
 
 def batches_of(broker: Address, partition: TopicPartition) -> list[Batch]:
     """Return the batches that a broker serves of a small partition."""
-    with closing(WireReader(Connection(broker))) as reader:
+    with closing(fetch.WireReader(Connection(broker))) as reader:
         state = reader.read([partition])[partition]
-    assert isinstance(state, ReplicaState), state
+    assert isinstance(state, fetch.ReplicaState), state
     return list(iter_batches(state.records, source="a Fetch answer"))
 
 
@@ -174,4 +171,4 @@ def hang(admin: Admin, brokers: Sequence[Address], partition: TopicPartition) ->
     of_producer: Any = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch, "base_sequence": 1}
     record = Record(0, first.max_timestamp_ms, b"k", b"too late", ())
     late = encode_batch(base_offset=0, records=[record], is_transactional=True, **of_producer)
-    ask(leader, produce(partition, late, "late"))
+    ask(leader, client_requests.produce(partition, late, "late"))

@@ -15,9 +15,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSelector, LocalFileSystem, S3FileSystem, copy_files
 
 from harness.broker_files.storage import HTTP_ADDRESS
-from harness.host.cache import cache_root
-from harness.host.clock import RealClock
-from harness.host.java import find_java
+from harness.host import cache, clock, java
 from harness.targets.jars import fetch_locked, materialise
 
 LOOPBACK = "127.0.0.1"
@@ -130,15 +128,15 @@ class MiniHdfs:
 def mini_hdfs(work: Path) -> Iterator[MiniHdfs]:
     """Boot an HDFS of one datanode on free ports, and end it."""
     digests = {coordinate: sha256 for sha256, coordinate in map(str.split, HADOOP_JARS.strip().splitlines())}
-    classpath = materialise(digests, cache_root() / "jars" / "hadoop-minicluster-3.5.0", fetch_locked).classpath
+    classpath = materialise(digests, cache.cache_root() / "jars" / "hadoop-minicluster-3.5.0", fetch_locked).classpath
     actual, log = work / "hdfs-site.xml", work / "hdfs.log"
     flags = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", f"-Dtest.build.data={work}")
     arguments = ("-format", "-datanodes", "1", "-nnport", "0", "-httpport", "0", "-writeConfig", str(actual))
     with log.open("wb") as file:
-        command = [str(find_java().path), *flags, "-cp", classpath, MINI_HDFS, *arguments]
+        command = [str(java.find_java().path), *flags, "-cp", classpath, MINI_HDFS, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=work)
     try:
-        RealClock().wait_until(lambda: _http_address(actual, process, log), BOOT_S, "the namenode to be up")
+        clock.RealClock().wait_until(lambda: _http_address(actual, process, log), BOOT_S, "the namenode to be up")
         yield MiniHdfs(_http_address(actual, process, log) or "")
     finally:
         process.kill()

@@ -19,14 +19,6 @@ VARIABLES = {
 BROKERS = {f"broker-{number}" for number in range(1, 8)}
 
 
-def understood(path: Path, name: str) -> dict[str, Any]:
-    """Return what the tool makes of this file."""
-    (path / name).write_text((files("compose") / name).read_text())
-    words = (*engine.find_compose(), "--file", str(path / name), "config")
-    result = commands.run(*words, timeout_s=60, variables={**engine.OWN_MODULES, **VARIABLES})
-    return dict(yaml.safe_load(result))
-
-
 def published(service: dict[str, Any]) -> set[tuple[str, int, int]]:
     """Return (address of this host, its port, the container's) of a service, in either of the tool's spellings."""
     listed = [
@@ -41,7 +33,9 @@ def published(service: dict[str, Any]) -> set[tuple[str, int, int]]:
 @pytest.mark.parametrize("file", ["kafka.yaml", "redpanda.yaml"])
 def test_the_compose_tool_understands_it(tmp_path: Path, file: str) -> None:
     is_redpanda = file == "redpanda.yaml"
-    result = understood(tmp_path, file)
+    (tmp_path / file).write_text((files("compose") / file).read_text())
+    command = (*engine.find_compose(), "--file", str(tmp_path / file), "config")
+    result = yaml.safe_load(commands.run(*command, timeout_s=60, variables={**engine.OWN_MODULES, **VARIABLES}))
     assert set(result["services"]) == BROKERS
     for name, service in result["services"].items():
         assert service["labels"] == {engine.LABEL: "2026-A-Run"}, name

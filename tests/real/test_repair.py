@@ -166,12 +166,6 @@ class Traffic:
         return older + [f"offset {stored.offset} instead of {self.committed}"] * (stored.offset < self.committed)
 
 
-def rights(plan: dict[str, Any]) -> tuple[str, ...]:
-    """Return options that decide what the audit did not: broker 1 stayed all the time."""
-    names = [f"{one['topic']}-{one['partition']}" for one in plan["undecided"]]
-    return tuple(word for name in names for word in ("--right", f"{name}=1"))
-
-
 def wait_for_text(going: Going, text: str, times: int = 1) -> None:
     """Wait until the progress of a command has a text so often, or the command ends."""
 
@@ -194,10 +188,12 @@ def test_every_diverged_partition_is_repaired_under_traffic_and_a_kill(diverged:
     assert {broker for one in plan["repairs"] for broker in one["wrong"]} == {2}, planned.output
     assert (diverged.settings(), diverged.replicas()) == (settings, replicas), "a plan changes nothing"
 
-    decisions = rights(plan)
+    # Broker 1 stayed all the time.
+    decided = [f"{one['topic']}-{one['partition']}=1" for one in plan["undecided"]]
+    decisions = [word for right in decided for word in ("--right", right)]
     if decisions:
         sandbox.call(*diverged.arguments("--apply", *decisions), code=EXIT_USAGE)
-        decisions = (*decisions, "--saved-folders", str(diverged.save_folders(tmp_path / "saved")))
+        decisions += ["--saved-folders", str(diverged.save_folders(tmp_path / "saved"))]
     apply = diverged.arguments("--apply", *decisions, "--at-once", "3", "--throttle-mb", "20")
 
     written = [tp for tp in diverged.partitions if not tp[0].startswith("__")]

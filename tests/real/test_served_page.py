@@ -25,11 +25,12 @@ CHANGE_MS = 20_000
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Return a results folder with two runs that ended, and one in progress."""
+    """Return a results folder with two runs that ended, and one of this process at its first stage."""
     top = tmp_path / "results"
-    for day, verdict in ((1, ANOMALY), (2, CLEAN)):
-        stored(top, day, verdict)
-    begin(top, 3)
+    *_, path = (stored(top, day, verdict) for day, verdict in ((1, ANOMALY), (2, CLEAN), (3, CLEAN)))
+    (path / "verdict.json").rename(path / "verdict.later")
+    change_manifest(path, status="running", owner=leftovers.owner_of_this_process(path.name, path))
+    reach(path, "boot")
     return top
 
 
@@ -57,14 +58,6 @@ def page(browser: Browser, server: BaseWSGIServer) -> Iterator[Page]:
         page.get_by_text("This page shows changes as they happen.").wait_for()
         yield page
         assert errors == []
-
-
-def begin(results: Path, day: int) -> None:
-    """Store a run of this process in progress, at its first stage."""
-    path = stored(results, day, CLEAN)
-    (path / "verdict.json").rename(path / "verdict.later")
-    change_manifest(path, status="running", owner=leftovers.owner_of_this_process(path.name, path))
-    reach(path, "boot")
 
 
 def change_manifest(path: Path, **fields: Any) -> None:

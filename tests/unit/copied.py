@@ -22,12 +22,8 @@ from harness.broker_files.internal_topics.decode import STATES
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import ABORT
-from harness.broker_files.side_files.producer_state import (
-    AbortedTxn,
-    ProducerEntry,
-    encode_producer_snapshot,
-    encode_txnindex,
-)
+from harness.broker_files.side_files import producer_state
+from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def _write(log_dir: Path, replica: Copy, replicated: int) -> None:
         entries = [
             ProducerEntry(txn.producer_id, txn.epoch, -1, -1, 0, -1, 0, first) for txn, first in remembered.items()
         ]
-        (folder / segment_name(as_of, "snapshot")).write_bytes(encode_producer_snapshot(entries))
+        (folder / segment_name(as_of, "snapshot")).write_bytes(producer_state.encode_producer_snapshot(entries))
     if replica.epochs is not None:
         _write_lines(folder / "leader-epoch-checkpoint", [f"{epoch} {at}" for epoch, at in replica.epochs.items()])
     if replica.checkpoints:
@@ -110,7 +106,7 @@ def _write_segments(folder: Path, replica: Copy, index: Sequence[AbortedTxn]) ->
         (folder / segment_name(base)).write_bytes(encode(batches))
         mine = [entry for entry in index if base <= entry.last_offset < end]
         if mine:
-            (folder / segment_name(base, "txnindex")).write_bytes(encode_txnindex(mine))
+            (folder / segment_name(base, "txnindex")).write_bytes(producer_state.encode_txnindex(mine))
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -10,15 +10,8 @@ from zlib import crc32
 from crc32c import crc32c
 from stored_markers import encode_marker
 
-from harness.broker_files.segments.batches import (
-    Batch,
-    CorruptLogError,
-    OldEntry,
-    Record,
-    iter_entries,
-    iter_records,
-    marker,
-)
+from harness.broker_files.segments import batches as segment_batches
+from harness.broker_files.segments.batches import CorruptLogError, OldEntry, Record
 from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Marker
@@ -36,7 +29,7 @@ def small_batch(*offsets: int, **fields: Any) -> bytes:
 class Read:
     """What the reference reads of a log before its end or the bad place."""
 
-    batches: list[tuple[Batch, Marker | None]]
+    batches: list[tuple[segment_batches.Batch, Marker | None]]
     old: list[OldEntry]
     records: list[Record]
     error: CorruptLogError | None = None
@@ -46,13 +39,13 @@ def read_by_reference(data: bytes, *, verify_crc: bool = True) -> Read:
     """Read everything; records of data batches only."""
     read = Read([], [], [])
     try:
-        for entry in iter_entries(data, source=SOURCE, verify_crc=verify_crc):
+        for entry in segment_batches.iter_entries(data, source=SOURCE, verify_crc=verify_crc):
             if isinstance(entry, OldEntry):
                 read.old.append(entry)
                 continue
-            read.batches.append((entry, marker(entry, source=SOURCE)))
+            read.batches.append((entry, segment_batches.marker(entry, source=SOURCE)))
             if not entry.is_control:
-                read.records.extend(iter_records(entry, source=SOURCE))
+                read.records.extend(segment_batches.iter_records(entry, source=SOURCE))
     except CorruptLogError as error:
         read.error = error
     return read

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -72,19 +73,11 @@ class FakeControl:
         return {(topic, 0): SimpleNamespace(leader=self.leader) for topic in topics}
 
 
-class FakeReading:
-    """Delivers a value, a deleted value, and a value that was written again."""
-
-    def __init__(self, partitions: list[tuple[str, int]]) -> None:
-        pairs = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
-        records = [{"offset": 0, "key": key, "value": value} for key, value in pairs]
-        self.delivered, self.ends = dict.fromkeys(partitions, records), dict.fromkeys(partitions, 4)
-
-    def is_at_end(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Nothing is open."""
+def reading(partitions: list[tuple[str, int]]) -> Mock:
+    """Return a reader that was delivered a value, a deleted value, and a value that was written again."""
+    pairs = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
+    records = [{"offset": 0, "key": key, "value": value} for key, value in pairs]
+    return Mock(delivered=dict.fromkeys(partitions, records), ends=dict.fromkeys(partitions, 4))
 
 
 def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.StringIO]:
@@ -101,7 +94,7 @@ def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.
         control=control, lead=lead, clock=RealClock(), runtime=None, replicas=test.replicas, exposed=exposed
     )
     history: Any = SimpleNamespace(invoke=lambda **fields: fields, complete=lambda *_, **__: None)
-    system = SimpleNamespace(consumer=lambda _runtime, _leader, partitions: FakeReading(list(partitions)))
+    system = SimpleNamespace(consumer=lambda _runtime, _leader, partitions: reading(list(partitions)))
     stub: Any = SimpleNamespace(scenarios=test.scenarios, placement=test.placement, timers=test.timers, system=system)
     application = Application("streams", "", lambda *_: nullcontext(observe))
     jars: Any = None

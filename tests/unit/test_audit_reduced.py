@@ -86,10 +86,8 @@ def _left(reduced: Reduced) -> set[tuple[int, int, str | None]]:
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    def reduce_one(copies: Copies) -> Reduced:
-        return reduce_copies(spark, [copies], tasks=2)
-
-    return said_of(given(tmp_path_factory.mktemp("copies")), reduce_one, judge_reduced)
+    top = tmp_path_factory.mktemp("copies")
+    return said_of(given(top), lambda copies: reduce_copies(spark, [copies], tasks=2), judge_reduced)
 
 
 def test_what_is_in_doubt_is_left_and_no_more(results: Results) -> None:

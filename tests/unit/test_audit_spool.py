@@ -20,10 +20,8 @@ from harness.broker_files.segments.batches import CorruptLogError, Record, iter_
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.key_share import ALL_KEYS
 from harness.errors import HarnessError
-from harness.kafka_api.address import Address
-from harness.kafka_api.fetch import choose_version
+from harness.kafka_api import address, fetch, transactions
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
-from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
 
 BATCHES = tuple(map(batch, range(10)))
@@ -114,7 +112,7 @@ def test_more_data_than_the_limit_is_not_stored(tmp_path: Path) -> None:
 
 
 def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:
-    status = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
+    status = replace(WHOLE, last_stable_offset=6, open=(transactions.OpenTransaction(7, 0, 6),), aborted=((5, 2),))
     read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert records(tmp_path) == b"".join(BATCHES)
     expected = {"aborted": [[5, 2]], "open": [[7, 0, 6]], "listed_to": 6, "complete": True}
@@ -143,7 +141,7 @@ def test_a_replica_that_lags_sets_the_bound() -> None:
 
 
 def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_ones_later(tmp_path: Path) -> None:
-    undecided = Held(9, 4, batches=BATCHES[:9], open=(OpenTransaction(7, 0, 4),))
+    undecided = Held(9, 4, batches=BATCHES[:9], open=(transactions.OpenTransaction(7, 0, 4),))
     decided = replace(WHOLE, aborted=((7, 4),))
     read(tmp_path, {1: FakeBroker({TP: [undecided, decided]})})
     assert (records(tmp_path), state(tmp_path)["aborted"]) == (b"".join(BATCHES), [[7, 4]])
@@ -162,7 +160,7 @@ def test_partitions_share_answers_and_a_large_one_does_not_hide_the_others(tmp_p
     broker.answer_bytes = 3 * len(BATCHES[0])
     partition = PartitionState(leader=1, replicas=(1,), isr=(1,))
     topic = TopicState("t", {number: partition for _, number in (TP, *small)})
-    cluster = audited_cluster(ClusterState("id", {1: Address("127.0.0.1", 9001)}, {"t": topic}), {1: broker})
+    cluster = audited_cluster(ClusterState("id", {1: address.Address("127.0.0.1", 9001)}, {"t": topic}), {1: broker})
     result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path))
     assert {reading.read_to for reading in result.readings.values()} == {10}
     assert records(tmp_path) == b"".join(BATCHES)
@@ -310,4 +308,4 @@ def test_a_bucket_fills_up_to_one_second() -> None:
 
 @pytest.mark.parametrize(("spoken", "version"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
 def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], version: int) -> None:
-    assert FakeBroker({}, fetch_versions=spoken).ask(choose_version()) == version
+    assert FakeBroker({}, fetch_versions=spoken).ask(fetch.choose_version()) == version

@@ -38,7 +38,6 @@ OPEN = {"last_stable_offset": 0, "open": (OpenTransaction(P, 0, 0),)}
 FINISHED = TransactionDescription(1, "id", "CompleteCommit", P, 0, -1, frozenset())
 WHOLE = (put(0, "K", T1), commit(1, T1), put(2, "L"))
 STUCK = (put(0, "K", T1), put(2, "L"))
-TWO_ABORTED = (put(0, "K", T1), abort(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"))
 TWO_ENDS = (put(0, "K", T1), commit(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"))
 
 
@@ -67,7 +66,7 @@ IS_BACK = ("anomaly", "is back", ("tombstone-divergence", 1, 0))
 HAS_OPEN = "the broker says that producer 5 has an open"
 ABORTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),)))
 COMMITTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1)))
-ABORTED = has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2)))
+ABORTED = has(5, put(0, "K", T1), abort(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"), aborted=((P, 0), (P, 2)))
 CASES = {
     "same": Case(has(3, *WHOLE), has(3, *WHOLE), "clean", "agree"),
     "stuck": Case(has(3, *WHOLE), has(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),

@@ -125,11 +125,8 @@ def test_two_at_once_make_one(java: Java, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
     java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(java: Java, _jobs: SparkJobs, _draft: Path) -> None:
-        background.note_failure(background.archive_path(java), "no such flag")
-
-    monkeypatch.setattr(background, "_write_archive", fails)
     path = background.archive_path(java)
+    monkeypatch.setattr(background, "_write_archive", lambda *_: background.note_failure(path, "no such flag"))
     with pytest.raises(HarnessError, match="no such flag"):
         make(java)
     assert "could not be made" in str(background.why_not_started(path))

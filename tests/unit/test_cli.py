@@ -239,10 +239,6 @@ def with_manifest(content: str | Callable[[], dict[str, Any]]) -> Callable[[Path
     return write
 
 
-def write_without_history(path: Path) -> None:
-    (run_folder(path.parent) / "history.jsonl").unlink()
-
-
 UNFINISHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "missing": (lambda _path: None, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
     "a file": (Path.touch, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
@@ -254,7 +250,7 @@ UNFINISHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "cut off": (with_manifest(dead_owner), ["run is half-written", "interrupted"]),
     "in progress": (with_manifest(this_owner), ["run is half-written", f"in progress (process {os.getpid()})"]),
     "an owner without fields": (with_manifest(dict), ["damaged", "manifest.json"]),
-    "no history": (write_without_history, ["damaged", "history.jsonl"]),
+    "no history": (lambda path: (run_folder(path.parent) / "history.jsonl").unlink(), ["damaged", "history.jsonl"]),
 }
 
 

@@ -86,9 +86,6 @@ def test_every_rule_that_the_gate_has_is_walked() -> None:
     assert set(NEEDED) == GATE
 
 
-OVERWRITTEN = "p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns"
-
-
 def test_an_unclean_election_loses_values_where_superseded_records_do_not_wait() -> None:
     """Nobody has deleted anything: the value that was superseded is gone, and the truncation removes the later one."""
     limits = bound(by.OUTAGE, by.UNCLEAN)
@@ -96,7 +93,7 @@ def test_an_unclean_election_loses_values_where_superseded_records_do_not_wait()
     without = GATE - {by.ANEW_AFTER_TRUNCATION}
     for waits, rules in ((by.NOTHING_WAITS, KAFKAS), (by.REMOVALS_WAIT, without), (by.COORDINATED, KAFKAS)):
         explored = walked(replace(limits, waits=waits, rules=rules))
-        assert ways(explored)[LOST_VALUE] == OVERWRITTEN
+        assert ways(explored)[LOST_VALUE] == "p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns"
         closed = walked(replace(limits, waits=waits, rules=rules | {by.ANEW_AFTER_TRUNCATION}))
         assert LOST_VALUE not in closed.wrong
 

@@ -18,7 +18,6 @@ from harness.errors import UsageError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
 
 TX = ("filler.tx", "filler", "filler.tx")
-PLAIN = ("filler.plain", "filler")
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
-        RecordingProducer(library.make, history, *PLAIN).put("t", 0, "K", None)
+        RecordingProducer(library.make, history, "filler.plain", "filler").put("t", 0, "K", None)
     sent, plain = library.logs["t", 0]
     assert sent.headers[HEADER_TXN] == "filler.tx/3"
     assert set(plain.headers) == {HEADER_OP}

@@ -10,14 +10,13 @@ from checkers.reduction.consistent_spans import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
 from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS, first_marker
 
-OTHER = "control-2"
 Entries = dict[int, tuple[str, int]]
 
 
 def entries(seed: int) -> Entries:
     """Return a log of three producers in which some offsets are empty."""
     random = Random(seed)  # noqa: S311
-    kinds = (*DATA, *DATA, COMMIT, ABORT, OTHER)
+    kinds = (*DATA, *DATA, COMMIT, ABORT, "control-2")
     return {offset: (random.choice(kinds), random.randrange(3)) for offset in range(60) if random.random() < 0.7}
 
 

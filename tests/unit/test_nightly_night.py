@@ -15,15 +15,13 @@ import pytest
 from fakes.progress import NightOfRuns
 from findings import soak_json
 
-from harness.errors import UsageError
-from harness.json_codec import from_json
+from harness import errors, json_codec, terminal
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, SoakVerdict
 from harness.nightly import reports
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import Expectation, expected, read_expectations, read_matrix
 from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
 from harness.nightly.reports import CellResult, Status, cell_text, exit_code, grid, results_of
-from harness.terminal import stdout
 
 STUCK = "stuck-lso"
 TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}
@@ -84,7 +82,7 @@ def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
 def test_a_night_that_goes_on_is_left_alone_and_read_again_later(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match=r"is still in progress \(process \d+\); end that first"):
+    with pytest.raises(errors.UsageError, match=r"is still in progress \(process \d+\); end that first"):
         Ledger.reopen(ledger.path)
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     again = Ledger.reopen(ledger.path).plan
@@ -101,7 +99,7 @@ def test_a_night_that_goes_on_is_left_alone_and_read_again_later(
 def test_what_is_no_night_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(errors.UsageError, match=message):
         Ledger.reopen(tmp_path)
 
 
@@ -200,7 +198,7 @@ def night() -> Night:
 
 
 def test_the_grid_has_a_column_a_version(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
-    reports.show(stdout(), *night[1:])
+    reports.show(terminal.stdout(), *night[1:])
     row = capsys.readouterr().out.splitlines()[1]
     assert re.split(r"  +", row.strip())[3:] == ["kill", "local", "none", "anomaly 2/2", "FIXED UPSTREAM 2/2"]
     shown = grid(night[1])
@@ -256,7 +254,7 @@ def with_soak(tmp_path: Path) -> Plan:
 
 
 def soak_ended(plan: Plan, **more: Any) -> Attempt:
-    soak = from_json(SoakVerdict, {**SOAKED, **more})
+    soak = json_codec.from_json(SoakVerdict, {**SOAKED, **more})
     return with_soak_result(Attempt(1, 1, 1, 330.0, None), soak, plan.matrix.outages[1])
 
 

@@ -26,9 +26,6 @@ SCENARIO = Scenario(
     late=(put("tx", "garbage", "g"), abort("tx")),
 )
 STARTS = {("s", 0): 10, ("s", 1): 20, ("s", 2): 30}
-PARTITIONS = list(STARTS)
-
-
 OBSERVER = FakeObserver(TickingClock())
 
 
@@ -88,7 +85,7 @@ def test_what_must_vanish_lies_elsewhere_in_each_partition(tmp_path: Path) -> No
         assert subject.critical_offsets(Critical.MARKER) == [None, None, None]
         subject.run(Phase.BEFORE)
         blind = FakeObserver(TickingClock(), marker_distance=None)
-        assert subject.payload.critical_offset(Critical.MARKER, PARTITIONS[0], blind) is None, "nobody saw it"
+        assert subject.payload.critical_offset(Critical.MARKER, ("s", 0), blind) is None, "nobody saw it"
         assert subject.critical_offsets(Critical.TOMBSTONE) == [None, None, None], "that comes in the outage"
         assert subject.critical_offsets(Critical.MARKER) == [111, 121, 131], "asked for the transaction's first record"
         subject.run(Phase.OUTAGE)

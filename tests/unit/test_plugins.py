@@ -20,12 +20,9 @@ class Thing:
     name: str
 
 
-def why_unfit(thing: Thing) -> str | None:
-    return "misfit does not fit" if thing.name == "misfit" else None
-
-
 def group() -> PluginGroup:
-    return PluginGroup("things", (Thing,), frozenset({"given"}), why_unfit)
+    misfits = {"misfit": "misfit does not fit"}
+    return PluginGroup("things", (Thing,), frozenset({"given"}), lambda thing: misfits.get(thing.name))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from test_attribution import disagreement, received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import EpochCoverage
+from harness import console, errors, json_codec, terminal
 from harness.audit import judge_copies
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
@@ -29,10 +30,6 @@ from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.cli.main import cli
-from harness.console import show_findings
-from harness.errors import EXIT_ANOMALY
-from harness.json_codec import to_json
-from harness.terminal import stdout
 
 ALL = (1, 2, 3)
 KEY = offset_key("g", "data", 0)
@@ -74,7 +71,7 @@ def explain(
     findings = [with_states(finding, disputes, served) for finding in attribute([facts], disputes)]
     findings = [with_coordinator(finding, evidence) for finding in findings]
     (explained,) = with_advice(findings, {place: ALL})
-    return to_json(explained)  # type: ignore[no-any-return]
+    return json_codec.to_json(explained)  # type: ignore[no-any-return]
 
 
 def test_an_aborted_offset_that_counts_or_is_consumed_again() -> None:
@@ -254,7 +251,7 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
     explained = of_group(HOSTILE, leader=1)
     # A line for a shell would not have the group's name.
     assert "commit" not in explained["record"]
-    show_findings(stdout(), verdict(findings=[explained]))
+    console.show_findings(terminal.stdout(), verdict(findings=[explained]))
     text = capsys.readouterr().out
     raise_if_raw(text)
     raise_if_forged(text)
@@ -288,7 +285,7 @@ def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
     write_group_log(tmp_path / "1", 1, Record(1, 1, KEY, None), end)
     write_group_log(tmp_path / "2", 2, Record(0, 0, KEY, offset_value(10)), end)
     arguments = ["audit", "disk", "--broker", "1=1", "--broker", "2=2"]
-    assert cli.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY
+    assert cli.main(arguments, prog_name="harness", standalone_mode=False) == errors.EXIT_ANOMALY
     _, kind, consumers, means, evidence, selected, no_metadata, *_ = capsys.readouterr().out.splitlines()
     assert kind == "ANOMALY      tombstone-divergence: __consumer_offsets-0: broker 2 is wrong"
     assert consumers.startswith("  Consumers  group g: with broker 2 as coordinator it starts data-0 at 10; ")

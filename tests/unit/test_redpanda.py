@@ -20,9 +20,7 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.broker_files.segments.redpanda import HEADER, RAFT_DATA, is_segment, to_kafka
 from harness.errors import HarnessError, UsageError
-from harness.kafka_api.address import Address
-from harness.kafka_api.fetch import WireReader
-from harness.kafka_api.metadata import PartitionState
+from harness.kafka_api import address, fetch, metadata
 from harness.kafka_api.redpanda_admin import RedpandaAdmin
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
@@ -62,7 +60,7 @@ def test_the_isr_has_the_live_replicas_and_a_data_directory_has_an_id(subject: S
     alive = [{"node_id": broker, "is_alive": broker != 2} for broker in (1, 2, 3)]
     subject.answer("/v1/brokers", alive)
     assert subject.control.registered() == {1, 3}
-    assert subject.control.states(["stuck-lso"]) == {TOPIC: PartitionState(1, (1, 3, 2), (1, 3))}
+    assert subject.control.states(["stuck-lso"]) == {TOPIC: metadata.PartitionState(1, (1, 3, 2), (1, 3))}
     subject.answer("/v1/broker_uuids", [{"node_id": 1, "uuid": "a"}, {"node_id": 2, "uuid": "b"}])
     assert subject.control.identities() == {1: "a", 2: "b"}
 
@@ -95,7 +93,7 @@ def test_a_refused_transfer_is_reported_in_the_brokers_words_and_repeated(subjec
 def test_a_silent_broker_is_passed_over_and_redirects_are_followed(subject: Subject) -> None:
     place = subject.runtime.admin_address(2)
     subject.admins[2].answers[CONFIG] = (200, {"a": 1})
-    nobody = Address("127.0.0.1", 1)
+    nobody = address.Address("127.0.0.1", 1)
     assert RedpandaAdmin(lambda: {1: nobody, 2: place}).config() == {"a": 1}
     with pytest.raises(HarnessError, match=f"no broker answers GET {CONFIG}"):
         RedpandaAdmin(lambda: {1: nobody}).config()
@@ -166,7 +164,7 @@ def test_requirements_of_coordinated_compaction_are_reported(
 
 def test_open_transactions_are_not_reported() -> None:
     nobody: Any = None
-    assert WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
+    assert fetch.WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
 
 
 def stored_batch(batch: bytes, raft_offset: int) -> bytes:

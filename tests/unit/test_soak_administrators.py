@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -131,10 +132,7 @@ def test_a_fault_that_changes_every_topic_finds_them_all(admins: Administrators,
 
 
 def test_what_does_not_end_is_named(admins: Administrators, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: FaultContext) -> None:
-        raise HarnessError("it stays")
-
-    use_faults(monkeypatch, {"pause": refuse})
+    use_faults(monkeypatch, {"pause": Mock(side_effect=HarnessError("it stays"))})
     admins.play(Inject("pause", 3))
     with pytest.raises(WaitTimeoutError, match="every fault to end: pause on broker 3"):
         admins.heal()

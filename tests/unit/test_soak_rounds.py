@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import soaked
@@ -173,12 +174,11 @@ def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Pa
 
 
 def test_topics_that_are_not_created_fail_their_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise HarnessError("soak-1-0 was not created within 30 s")
-
+    why = "soak-1-0 was not created within 30 s"
+    refuse = Mock(side_effect=HarnessError(why))
     monkeypatch.setattr("harness.soak.play.round.Administrators.create_topics", refuse)
     played = play_steps(tmp_path / "round", (1, put(P)))
-    assert played.failure == "soak-1-0 was not created within 30 s"
+    assert played.failure == why
     assert played.schedule.steps == ()
 
 

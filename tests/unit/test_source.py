@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -22,9 +23,8 @@ from harness.broker_files.segments import arrow
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError, UsageError
-from harness.host.clock import Clock
 from harness.kafka_api.address import Address
-from harness.kafka_api.connection import ONCE, Connection, Dial, RetryPolicy
+from harness.kafka_api.connection import ONCE, Connection, Dial
 from harness.kafka_api.security import read_security
 from harness.spark.source import KafkaSegments, find_files, register
 
@@ -92,10 +92,7 @@ def test_a_file_is_a_partition_and_only_wanted_columns_come(segments: DataFrameR
 def test_keys_values_and_headers_are_not_made_for_nobody(
     names: list[str], log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(arrow, "_binary", refuse)
+    monkeypatch.setattr(arrow, "_binary", Mock(side_effect=AssertionError))
     source = KafkaSegments({"path": str(log_dir)})
     everything = source.schema()
     reader = source.reader(StructType([field for field in everything.fields if field.name in names]))
@@ -255,10 +252,8 @@ def test_a_login_goes_to_tasks_with_the_content_of_its_files_and_is_not_printed(
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     def rows(broker: FakeBroker, columns: str) -> list[dict[str, Any]]:
-        def connect(address: Address, policy: RetryPolicy, clock: Clock, _dial: Dial) -> Connection:
-            return Connection(address, policy, clock, dial_to(broker))
-
-        monkeypatch.setattr("harness.audit.live.source.Connection", connect)
+        dial, place = dial_to(broker), "harness.audit.live.source.Connection"
+        monkeypatch.setattr(place, lambda address, policy, clock, _: Connection(address, policy, clock, dial))
         monkeypatch.setattr("harness.audit.live.source.PATIENT", ONCE)
         monkeypatch.setattr("harness.audit.live.source.describe", lambda *_: audited({1: broker}))
         source = KafkaReplicas({"kafka.bootstrap.servers": "kafka-1:9092", "columns": columns})

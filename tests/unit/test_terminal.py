@@ -5,7 +5,7 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from in_process import exit_code
@@ -70,10 +70,6 @@ def test_what_a_locale_has_no_characters_for_is_escaped() -> None:
     assert b"kafka-\\u65e5\\u672c\xe9" in done.stderr
 
 
-def interrupt(*_: object, **__: object) -> Any:
-    raise KeyboardInterrupt
-
-
 LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
 
 
@@ -95,7 +91,7 @@ def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text("{}")
-    monkeypatch.setattr(f"harness.{place}", interrupt)
+    monkeypatch.setattr(f"harness.{place}", Mock(side_effect=KeyboardInterrupt))
     assert exit_code(monkeypatch, *arguments) == EXIT_INTERRUPTED
     (actual,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
     assert actual.startswith(f"harness: interrupted; {words}")

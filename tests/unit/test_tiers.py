@@ -72,19 +72,14 @@ def test_a_part_that_is_not_one_of_n(project: pytest.Pytester, part: str) -> Non
     result.stderr.fnmatch_lines([f"*--part {part}: give K/N, with K from 1 to N"])
 
 
-@pytest.fixture
-def needy(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give a file of two tests that need a program which is missing, as a plain user."""
+def test_a_missing_program_skips_its_tests_or_fails_them_if_all_is_required(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(needs.NEEDS, "a program", needs.Need(lambda: False, "apt-get install a-package"))
     monkeypatch.setitem(needs.NEEDS, "root", needs.Need(lambda: False, "run the tests as root"))
     monkeypatch.setattr(needs, "is_met", needs.is_met.__wrapped__)
-    (project.path / "tests" / "real" / "test_d.py").write_text(NEEDY)
-    return "tests/real/test_d.py"
-
-
-def test_a_missing_program_skips_its_tests_or_fails_them_if_all_is_required(
-    project: pytest.Pytester, needy: str
-) -> None:
+    needy = "tests/real/test_d.py"
+    (project.path / needy).write_text(NEEDY)
     result = project.runpytest(needy)
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines([

@@ -23,10 +23,7 @@ def changed(broker: int, base_offset: int, change: Callable[[bytes], bytes]) -> 
 
 
 def flip(broker: int, position: int) -> Callable[[Path], None]:
-    def flipped(data: bytes) -> bytes:
-        return data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :]
-
-    return changed(broker, 0, flipped)
+    return changed(broker, 0, lambda data: data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :])
 
 
 def cut(broker: int, base_offset: int) -> Callable[[Path], None]:

@@ -14,12 +14,10 @@ from fakes.clock import TickingClock
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.segments.batches import iter_batches
 from harness.host.clock import Clock
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import TopicPartition, connection, transactions
 from harness.kafka_api.address import Address
-from harness.kafka_api.connection import ClusterClient
 from harness.kafka_api.messages import Request, message, numbers_per_topic, per_topic
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
-from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 T = TypeVar("T")
 
@@ -38,7 +36,7 @@ class Held:
     last_stable_offset: int
     log_start: int = 0
     log_end: int | None = None
-    open: tuple[OpenTransaction, ...] = ()
+    open: tuple[transactions.OpenTransaction, ...] = ()
     batches: tuple[bytes, ...] = ()
     aborted: tuple[tuple[int, int], ...] = ()
 
@@ -59,7 +57,7 @@ class FakeBroker:
     """
 
     states: dict[tuple[str, int], list[Held]]
-    words: list[TransactionDescription] = field(default_factory=list)
+    words: list[transactions.TransactionDescription] = field(default_factory=list)
     coordinators: tuple[int, ...] = ()
     is_redpanda_follower: bool = False
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -247,7 +245,7 @@ def audited_cluster(
 ) -> AuditedCluster:
     """Return a cluster with these brokers, which answer as `harness.kafka_api.connection.SocketStream`."""
     by_address = {address: brokers[broker] for broker, address in state.brokers.items()}
-    client = ClusterClient(
+    client = connection.ClusterClient(
         lambda: list(by_address), clock=clock or TickingClock(), dial=lambda address, **_: by_address[address]
     )
     client.remember([state])
