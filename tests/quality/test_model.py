@@ -71,21 +71,17 @@ COMMITTED = (OPEN, marker(1, COMMIT, 7))
 TWICE = (*COMMITTED, data(2, "l=1", txn=7), marker(3, COMMIT, 7), data(4, "l=2"))
 
 
-@pytest.mark.parametrize(
-    ("batches", "remembered", "until_ms", "kept"),
-    [
-        (COMMITTED, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit"]),
-        (TWICE, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit", "4-4 l=2"]),
-        ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
-        ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
-        ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
-    ],
-    ids=[
-        "with a batch of its transaction", "each by its own transaction",
-        "with the producer's last batch, which stays empty", "not after the producer expired",
-        "emptied, where it raised the epoch",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("batches", "remembered", "until_ms", "kept"), [
+    (COMMITTED, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit"]),
+    (TWICE, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit", "4-4 l=2"]),
+    ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
+    ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
+    ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
+], ids=[
+    "with a batch of its transaction", "each by its own transaction",
+    "with the producer's last batch, which stays empty", "not after the producer expired",
+    "emptied, where it raised the epoch",
+])  # fmt: skip
 def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: list[str], *, remembered: bool) -> None:
     log = replica(*batches)
     if not remembered:
@@ -275,14 +271,11 @@ def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
     assert log.epochs == {}
 
 
-@pytest.mark.parametrize(
-    ("batches", "answers"),
-    [
-        ((), {(0, 5): True}), ((emptied(0, 7),), {(0, 5): True}),
-        ((data(0, "k=1", "l=1", txn=7),), {(0, 2): True, (0, 3): False}), ((OPEN,), {(1, 0): True, (1, 1): False}),
-        ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("batches", "answers"), [
+    ((), {(0, 5): True}), ((emptied(0, 7),), {(0, 5): True}),
+    ((data(0, "k=1", "l=1", txn=7),), {(0, 2): True, (0, 3): False}), ((OPEN,), {(1, 0): True, (1, 1): False}),
+    ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
+])  # fmt: skip
 def test_a_producers_next_batch(batches: tuple[ModelBatch, ...], answers: dict[tuple[int, int], bool]) -> None:
     """By epoch and sequence number."""
     log = replica(*batches)

@@ -48,13 +48,10 @@ def everything(client: DockerClient) -> list[str]:
     return [str(thing.id) for thing in (*containers, *networks, *volumes)]
 
 
-@pytest.mark.parametrize(
-    ("target", "nemesis"),
-    [
-        ("kafka-3.9", "kill"), ("kafka-4.4", "kill"), ("kafka-3.9", "partition"), ("kafka-4.4", "pause"),
-        pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")), ("kafka-4.4", "join"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("target", "nemesis"), [
+    ("kafka-3.9", "kill"), ("kafka-4.4", "kill"), ("kafka-3.9", "partition"), ("kafka-4.4", "pause"),
+    pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")), ("kafka-4.4", "join"),
+])  # fmt: skip
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)

@@ -57,14 +57,11 @@ def list_anew(folder: Path) -> None:
 # The findings of a run, and its files
 
 
-@pytest.mark.parametrize(
-    ("target", "nemesis", "client", "transaction_version"),
-    [
-        ("kafka-3.9", "pause", "librdkafka", 1), ("kafka-3.9", "catch-up", "librdkafka", 1),
-        ("kafka-3.9", "join", "java", 1), ("kafka-4.4", "kill", "java", 2), ("kafka-4.4", "join", "librdkafka", 1),
-        pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_NAMESPACES),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("target", "nemesis", "client", "transaction_version"), [
+    ("kafka-3.9", "pause", "librdkafka", 1), ("kafka-3.9", "catch-up", "librdkafka", 1),
+    ("kafka-3.9", "join", "java", 1), ("kafka-4.4", "kill", "java", 2), ("kafka-4.4", "join", "librdkafka", 1),
+    pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_NAMESPACES),
+])  # fmt: skip
 def test_other_faults_and_clients_show_the_same(
     make_sandbox: Callable[[str], Sandbox], target: str, nemesis: str, client: str, transaction_version: int
 ) -> None:

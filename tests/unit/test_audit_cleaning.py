@@ -57,16 +57,13 @@ def test_when_a_pass_is_due(result: Cleaning, due_hours: int | None) -> None:
     assert result.due_ms == (None if due_hours is None else due_hours * HOUR_MS)
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "2 h before the last append"]),
-        (work(100, stable=100), ["dirty offset is 100", "open from offset 100 on", "at least 2 h"]),
-        (work(100, min_cleanable_dirty_ratio=0.7), None),  # for one hour
-        (work(100), None),
-        (work(400), None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("result", "words"), [
+    (work(100, min_cleanable_dirty_ratio=0.4), ["offset is 100", "3,000 bytes", "2 h before the last append"]),
+    (work(100, stable=100), ["dirty offset is 100", "open from offset 100 on", "at least 2 h"]),
+    (work(100, min_cleanable_dirty_ratio=0.7), None),  # for one hour
+    (work(100), None),
+    (work(400), None),
+])  # fmt: skip
 def test_a_partition_is_reported_only_when_its_pass_is_long_overdue(result: Cleaning, words: list[str] | None) -> None:
     text = problem_of(result)
     assert (text is None) if words is None else all(word in str(text) for word in words), text

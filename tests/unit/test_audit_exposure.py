@@ -55,24 +55,21 @@ AT_RISK = (
 HORIZON = Lag(2, TP, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
 
 
-@pytest.mark.parametrize(
-    ("missed", "now_ms", "settings", "expected", "text"),
-    [
-        (lag(DAY_MS), 2 * DAY_MS - 1, DAILY, (Level.AT_RISK, DAY_MS), AT_RISK),
-        (lag(DAY_MS), 2 * DAY_MS, DAILY, (Level.TOO_LATE, DAY_MS), "some that it never fetched may be gone"),
-        (lag(0), 119_999, SETTINGS, (Level.AT_RISK, 0), "at least 2 min: until"),
-        (lag(0), 120_000, SETTINGS, (Level.TOO_LATE, 0), "at least 2 min, so"),
-        (lag(0), 99 * DAY_MS, read_settings(None), (Level.AT_RISK, 0), "of tombstones and markers is unknown"),
-        (lag(1000, is_append_time=True), 2000, DAILY, (Level.AT_RISK, 1000), "by the broker's clock"),
-        (lag(None), 0, DAILY, (Level.OK, None), "2 is out of the ISR of t-0, and misses no record of its leader"),
-        (Lag(2, TP, None, "refused"), 99 * DAY_MS, DAILY, (Level.AT_RISK, None),
-         "was not seen (refused): since when is unknown"),
-        (Lag(2, TP, None, None), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "records could not be read from a leader"),
-        (lag(-1), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "its missing records have no timestamp"),
-        (HORIZON, 0, DAILY, (Level.AT_RISK, 0),
-         "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("missed", "now_ms", "settings", "expected", "text"), [
+    (lag(DAY_MS), 2 * DAY_MS - 1, DAILY, (Level.AT_RISK, DAY_MS), AT_RISK),
+    (lag(DAY_MS), 2 * DAY_MS, DAILY, (Level.TOO_LATE, DAY_MS), "some that it never fetched may be gone"),
+    (lag(0), 119_999, SETTINGS, (Level.AT_RISK, 0), "at least 2 min: until"),
+    (lag(0), 120_000, SETTINGS, (Level.TOO_LATE, 0), "at least 2 min, so"),
+    (lag(0), 99 * DAY_MS, read_settings(None), (Level.AT_RISK, 0), "of tombstones and markers is unknown"),
+    (lag(1000, is_append_time=True), 2000, DAILY, (Level.AT_RISK, 1000), "by the broker's clock"),
+    (lag(None), 0, DAILY, (Level.OK, None), "2 is out of the ISR of t-0, and misses no record of its leader"),
+    (Lag(2, TP, None, "refused"), 99 * DAY_MS, DAILY, (Level.AT_RISK, None),
+     "was not seen (refused): since when is unknown"),
+    (Lag(2, TP, None, None), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "records could not be read from a leader"),
+    (lag(-1), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "its missing records have no timestamp"),
+    (HORIZON, 0, DAILY, (Level.AT_RISK, 0),
+     "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on"),
+])  # fmt: skip
 def test_it_may_be_too_late_once_compaction_lag_and_retention_have_passed(
     missed: Lag, now_ms: int, settings: RemovalSettings, expected: tuple[Level, int | None], text: str
 ) -> None:

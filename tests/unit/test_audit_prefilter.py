@@ -49,20 +49,16 @@ COMPLETE = (replace(WORD, state="CompleteCommit"),)
 UNFINISHED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "unheard-of")
 
 
-@pytest.mark.parametrize(
-    ("replicas", "words"),
-    [
-        ({1: [PAST], 2: [LAGS, LAGS, LAGS, PAST]}, ()), ({1: [replace(PAST, log_start=11)], 2: [HOLDS]}, (WORD,)),
-        ({1: [HOLDS], 2: [Held(high_watermark=20, last_stable_offset=FIRST)]}, (WORD,)),
-        ({1: [HOLDS, ENDED], 2: [HOLDS, HOLDS, ENDED]}, COMPLETE), ({1: [PAST, HOLDS]}, ()),
-        *(({1: [HOLDS], 2: [HOLDS]}, (replace(WORD, state=state),)) for state in UNFINISHED),
-    ],
-    ids=[
-        "the follower has the marker a moment later", "a log that starts later decides nothing",
-        "a last stable offset that lags is no decision", "ended meanwhile", "began after coordinators were asked",
-        *UNFINISHED,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("replicas", "words"), [
+    ({1: [PAST], 2: [LAGS, LAGS, LAGS, PAST]}, ()), ({1: [replace(PAST, log_start=11)], 2: [HOLDS]}, (WORD,)),
+    ({1: [HOLDS], 2: [Held(high_watermark=20, last_stable_offset=FIRST)]}, (WORD,)),
+    ({1: [HOLDS, ENDED], 2: [HOLDS, HOLDS, ENDED]}, COMPLETE), ({1: [PAST, HOLDS]}, ()),
+    *(({1: [HOLDS], 2: [HOLDS]}, (replace(WORD, state=state),)) for state in UNFINISHED),
+], ids=[
+    "the follower has the marker a moment later", "a log that starts later decides nothing",
+    "a last stable offset that lags is no decision", "ended meanwhile", "began after coordinators were asked",
+    *UNFINISHED,
+])  # fmt: skip
 def test_what_is_not_suspicious(replicas: dict[int, list[Held]], words: tuple[TransactionDescription, ...]) -> None:
     assert filtered(replicas, words).suspicions == ()
 

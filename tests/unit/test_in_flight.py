@@ -21,20 +21,16 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("decided", "last_state", "last_records", "hangs"),
-    [
-        (12, 14, (20, 21), True),
-        (12, 12, (20, 21), True),
-        (12, 14, (12, 21), False),
-        (9, 9, (20, 21), False),
-        (12, 14, (None, 21), False),
-    ],
-    ids=[
-        "later records show that it hangs", "the coordinator's last record is later than its first one",
-        "it ended after one replica was copied", "it began after its coordinator's log was copied", "damaged",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("decided", "last_state", "last_records", "hangs"), [
+    (12, 14, (20, 21), True),
+    (12, 12, (20, 21), True),
+    (12, 14, (12, 21), False),
+    (9, 9, (20, 21), False),
+    (12, 14, (None, 21), False),
+], ids=[
+    "later records show that it hangs", "the coordinator's last record is later than its first one",
+    "it ended after one replica was copied", "it began after its coordinator's log was copied", "damaged",
+])  # fmt: skip
 def test_a_transaction_hangs_if_later_records_were_copied(
     decided: int, last_state: int, last_records: tuple[int | None, int], hangs: bool, tmp_path: Path  # noqa: FBT001
 ) -> None:  # fmt: skip

@@ -134,16 +134,13 @@ def shape(scenario: Scenario) -> tuple[list[str], ...]:
     return tuple([str(operation) for operation in phase if not isinstance(operation, Begin)] for phase in phases)
 
 
-@pytest.mark.parametrize(
-    ("like", "steps"),
-    [
-        ("tombstone-divergence", "p puts K; 2 leaves; p deletes K"),
-        ("aborted-to-committed-delete", "p puts K; t deletes K; 2 leaves; t aborts; t puts good; t commits"),
-        ("committed-to-aborted-delete",
-         "p puts K; t deletes K; 2 leaves; t commits; 1 cleans; t puts garbage; t aborts"),
-        ("stuck-lso", "t puts K; 2 leaves; t commits; p puts K"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("like", "steps"), [
+    ("tombstone-divergence", "p puts K; 2 leaves; p deletes K"),
+    ("aborted-to-committed-delete", "p puts K; t deletes K; 2 leaves; t aborts; t puts good; t commits"),
+    ("committed-to-aborted-delete",
+     "p puts K; t deletes K; 2 leaves; t commits; 1 cleans; t puts garbage; t aborts"),
+    ("stuck-lso", "t puts K; 2 leaves; t commits; p puts K"),
+])  # fmt: skip
 def test_known_payloads_come_out_of_their_schedules(like: str, steps: str) -> None:
     known = scenarios_by_name()[like]
     made = scenario_of(schedule(f"{steps}; {PASSES}", str(known.anomaly)))
@@ -158,22 +155,19 @@ def test_what_a_plain_client_writes_beside_a_transaction() -> None:
     assert not made.late
 
 
-@pytest.mark.parametrize(
-    ("steps", "says"),
-    [
-        ("p puts K; p deletes K", "needs one fault by which a broker leaves, and its end"),
-        ("t puts K; 2 leaves; 2 returns; 2 leaves; 2 returns", "needs one fault"),
-        ("t puts K; 2 leaves; t commits; 2 returns; p puts K",
-         "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest"),
-        (f"t puts K; 2 leaves; 4 is added; t commits; {PASSES}", "step 3, '4 is added', is not supported by harness"),
-        (f"t puts K; 2 leaves; t commits; {PASSES}; 2 cleans", "compaction and clients rest"),
-        ("t puts K; 2 returns; t commits; 2 leaves", "needs one fault"),
-        (f"t puts K; 2 lags; t commits; {PASSES}", "step 2, '2 lags', is not supported by harness run"),
-        (f"t puts K; u puts K; 2 leaves; t commits; u aborts; {PASSES}", "not t, u"),
-        (f"p puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
-        (f"t puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "says"), [
+    ("p puts K; p deletes K", "needs one fault by which a broker leaves, and its end"),
+    ("t puts K; 2 leaves; 2 returns; 2 leaves; 2 returns", "needs one fault"),
+    ("t puts K; 2 leaves; t commits; 2 returns; p puts K",
+     "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest"),
+    (f"t puts K; 2 leaves; 4 is added; t commits; {PASSES}", "step 3, '4 is added', is not supported by harness"),
+    (f"t puts K; 2 leaves; t commits; {PASSES}; 2 cleans", "compaction and clients rest"),
+    ("t puts K; 2 returns; t commits; 2 leaves", "needs one fault"),
+    (f"t puts K; 2 lags; t commits; {PASSES}", "step 2, '2 lags', is not supported by harness run"),
+    (f"t puts K; u puts K; 2 leaves; t commits; u aborts; {PASSES}", "not t, u"),
+    (f"p puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
+    (f"t puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
+])  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(steps: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         scenario_of(schedule(steps))

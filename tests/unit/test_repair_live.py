@@ -50,14 +50,11 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     assert cluster.answers([TP]).brokers[2].usable_bytes == 300
 
 
-@pytest.mark.parametrize(
-    ("brokers", "condition"),
-    [
-        (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
-        (RepairedBrokers(silent={3}), "an answer of broker 3"),
-        (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
-    ],
-)
+@pytest.mark.parametrize(("brokers", "condition"), [
+    (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
+    (RepairedBrokers(silent={3}), "an answer of broker 3"),
+    (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
+])  # fmt: skip
 def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: RepairedBrokers, condition: str) -> None:
     assert cluster_of(brokers).observe([ENTRY])[TP] == condition
 
@@ -191,18 +188,15 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
     assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
 
-@pytest.mark.parametrize(
-    ("cluster_answers", "why"),
-    [
-        (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
-        (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
-        (answers(brokers=(1, 3, 4)), "broker 2 is down"),
-        (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
-        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
-        (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
-        (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "t-0 to be in the metadata"),
-    ],
-)
+@pytest.mark.parametrize(("cluster_answers", "why"), [
+    (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
+    (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
+    (answers(brokers=(1, 3, 4)), "broker 2 is down"),
+    (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
+    (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
+    (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
+    (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "t-0 to be in the metadata"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_the_reason(cluster_answers: ClusterAnswers, why: str) -> None:
     result = prepared(cluster_answers)
     assert result.entries == ()

@@ -174,17 +174,14 @@ def test_a_choice_of_partitions_leaves_the_others_out() -> None:
         plan_of(two, only=[("orders", 2)])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({}, "not a verdict"),
-        ([], "not a verdict"),
-        (verdict(schema=2), "of schema 2"),
-        (verdict(scenarios=[{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]),
-         "the verdict of a run"),
-        (verdict(findings=[{}]), r"a damaged verdict: Verdict.findings\[0\] has no anomaly"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "message"), [
+    ({}, "not a verdict"),
+    ([], "not a verdict"),
+    (verdict(schema=2), "of schema 2"),
+    (verdict(scenarios=[{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]),
+     "the verdict of a run"),
+    (verdict(findings=[{}]), r"a damaged verdict: Verdict.findings\[0\] has no anomaly"),
+])  # fmt: skip
 def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan_of(content)

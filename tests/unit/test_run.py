@@ -116,16 +116,12 @@ def test_a_run_is_one_fixed_schedule() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("chosen", "operations"),
-    [
-        ({"nemesis": "kill", "anomaly": "aborted-to-committed"},
-         [REMOVED, "aborted-to-committed.tx puts good", "aborted-to-committed.tx commits"]),
-        ({"nemesis": "pause", "absent": 2}, ["pause begins on broker 2", "pause begins on broker 3"]),
-        ({"nemesis": "relay"}, ["relay: broker 2 is exposed to the removal", "snapshot before-return"]),
-    ],
-    ids=["late transactions", "brokers that leave together", "two acts"],
-)  # fmt: skip
+@pytest.mark.parametrize(("chosen", "operations"), [
+    ({"nemesis": "kill", "anomaly": "aborted-to-committed"},
+     [REMOVED, "aborted-to-committed.tx puts good", "aborted-to-committed.tx commits"]),
+    ({"nemesis": "pause", "absent": 2}, ["pause begins on broker 2", "pause begins on broker 3"]),
+    ({"nemesis": "relay"}, ["relay: broker 2 is exposed to the removal", "snapshot before-return"]),
+], ids=["late transactions", "brokers that leave together", "two acts"])  # fmt: skip
 def test_operations_in_a_row(chosen: dict[str, Any], operations: list[str]) -> None:
     assert "\n".join(operations) in "\n".join(described(**chosen))
 

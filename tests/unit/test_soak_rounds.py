@@ -79,21 +79,18 @@ def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_
         read_played(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [
-        ("tombstone-divergence", [(1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)]),
-        ("stuck-lso", [(1, put(T)), (3, KILL), (8, ABORTS), (15, START)]),
-        ("aborted-to-committed",
-         [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)]),
-        # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
-        ("tombstone-divergence",
-         [(1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS), (13, put(T, "other")), (13.3, ABORTS),
-          (13.4, RESUME)]),
-        (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
-                (7, soaked.DIES)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "steps"), [
+    ("tombstone-divergence", [(1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)]),
+    ("stuck-lso", [(1, put(T)), (3, KILL), (8, ABORTS), (15, START)]),
+    ("aborted-to-committed",
+     [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)]),
+    # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
+    ("tombstone-divergence",
+     [(1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS), (13, put(T, "other")), (13.3, ABORTS),
+      (13.4, RESUME)]),
+    (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
+            (7, soaked.DIES)]),
+])  # fmt: skip
 def test_anomalies_are_found_by_what_clients_know(
     tmp_path: Path, name: str | None, steps: list[tuple[float, Operation]]
 ) -> None:

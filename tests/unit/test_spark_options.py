@@ -49,13 +49,10 @@ def test_a_master_that_nobody_is_at(master: str) -> None:
         parse_spark(master, [])
 
 
-@pytest.mark.parametrize(
-    ("master", "is_on_this_host", "has_executors"),
-    [
-        ("local", True, False), ("local[*]", True, False), ("local[4,2]", True, False),
-        ("local-cluster[2,1,1024]", True, True), ("yarn", False, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("master", "is_on_this_host", "has_executors"), [
+    ("local", True, False), ("local[*]", True, False), ("local[4,2]", True, False),
+    ("local-cluster[2,1,1024]", True, True), ("yarn", False, True),
+])  # fmt: skip
 def test_masters_that_there_are(
     master: str, monkeypatch: pytest.MonkeyPatch, *, is_on_this_host: bool, has_executors: bool
 ) -> None:
@@ -140,18 +137,15 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
         workspace_session.start(spec(CLUSTER), launch.SparkJobs("json:loads", workers=""), [])
 
 
-@pytest.mark.parametrize(
-    ("cause", "error", "log"),
-    [
-        ("ImportError: no y",
-         "An error\n: org.SparkException: outer\nFile x\n  ImportError: no y\nPATH\norg.SparkException: EOF", ""),
-        ("busy", ": java.lang.IllegalStateException: stopped", "WARN a\n12 ERROR Some: busy\n13 ERROR Other: later\n"),
-        ("a.BException: 1x", "the gateway exited", "WARN a\nException in x a.BException: 1x\n\tat x.Exception\n"),
-        ("a.InnerError: y", "error\n: a.OuterException: x\n\tat a.b\nCaused by: a.InnerError: y\n\t... 3 more", ""),
-        ("b; Invalid; Error: A", "the gateway exited", "a\nb\nInvalid\nError: A"),
-        ("RuntimeError", "", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cause", "error", "log"), [
+    ("ImportError: no y",
+     "An error\n: org.SparkException: outer\nFile x\n  ImportError: no y\nPATH\norg.SparkException: EOF", ""),
+    ("busy", ": java.lang.IllegalStateException: stopped", "WARN a\n12 ERROR Some: busy\n13 ERROR Other: later\n"),
+    ("a.BException: 1x", "the gateway exited", "WARN a\nException in x a.BException: 1x\n\tat x.Exception\n"),
+    ("a.InnerError: y", "error\n: a.OuterException: x\n\tat a.b\nCaused by: a.InnerError: y\n\t... 3 more", ""),
+    ("b; Invalid; Error: A", "the gateway exited", "a\nb\nInvalid\nError: A"),
+    ("RuntimeError", "", ""),
+])  # fmt: skip
 def test_the_cause_that_is_reported(cause: str, error: str, log: str, tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)
