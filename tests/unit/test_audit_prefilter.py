@@ -106,9 +106,7 @@ def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
         (replace(WORD, producer_id=99), "no coordinator knows that producer"),
     ],
 )
-def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(
-    word: TransactionDescription, words: str
-) -> None:
+def test_what_is_open_everywhere_and_over_for_its_coordinator_hangs(word: TransactionDescription, words: str) -> None:
     result = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
     assert [(other.anomaly, other.broker) for other in result.suspicions] == [(HANGING_TRANSACTION, n) for n in (1, 2)]
     assert words in result.suspicions[0].explanation

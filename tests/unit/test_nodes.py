@@ -114,9 +114,7 @@ KEY = paramiko.RSAKey.generate(1024)
     ],
     ids=["silent", "the key", "another host", "no ssh"],
 )
-def test_a_failed_login_is_reported_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
-) -> None:
+def test_a_failed_login_has_its_reason(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str) -> None:
     monkeypatch.setattr(paramiko.SSHClient, "connect", Mock(side_effect=error))
     with pytest.raises(UsageError) as refused:
         NodeConnection(NODE, Access((NODE,)))

@@ -9,9 +9,7 @@ from harness.errors import UsageError
 from harness.host import ports
 
 
-def test_a_port_is_not_free_while_the_run_lasts_whose_broker_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_of_a_broker_that_is_down_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
     monkeypatch.setattr(ports, "_HELD", {})
     (port,) = ports.free_ports(1)

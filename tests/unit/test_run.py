@@ -208,9 +208,7 @@ def test_seconds_are_added_up_by_stage() -> None:
 
 
 @pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("applications.jsonl")])
-def test_an_application_that_fails_is_reported_and_takes_nothing_away(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_application_is_told_and_takes_nothing_away(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.play.applications.follow", Mock(side_effect=error))
     manifest: Any = FakeManifest(content={"status": "complete"})
     prepared: Any = SimpleNamespace(plan=None, installed="Kafka Streams")

@@ -126,9 +126,7 @@ def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "differences"), [("unknown", 0), (COMMITTED, 1)])
-def test_clients_need_not_agree_about_a_transaction_whose_outcome_they_do_not_know(
-    outcome: str, differences: int
-) -> None:
+def test_clients_need_not_agree_about_a_transaction_of_unknown_outcome(outcome: str, differences: int) -> None:
     at = {(TP, 3): WrittenRecord(1, *TP, "k", is_delete=False, transaction=9, offset=3)}
     actual = replace(truth(), transactions={9: Transaction(9, "id", outcome)}, at=at)
     assert len(verdict(actual, CheckedRound([row("stuck-lso")]))["unexplained"]) == differences

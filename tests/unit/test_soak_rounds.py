@@ -91,9 +91,7 @@ def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_
     (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
             (7, soaked.DIES)]),
 ])  # fmt: skip
-def test_anomalies_are_found_by_what_clients_know(
-    tmp_path: Path, name: str | None, steps: list[tuple[float, Operation]]
-) -> None:
+def test_clients_know_of_anomalies(tmp_path: Path, name: str | None, steps: list[tuple[float, Operation]]) -> None:
     assert wrong_after(tmp_path / "round", *steps) == ({} if name is None else {2: {name}})
 
 
