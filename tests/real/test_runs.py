@@ -295,15 +295,11 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.commit("refused")
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("broker.replica.fetch.wait.max.ms=60000", r"broker [123].*replica\.fetch\.wait\.max\.ms"),
-        ("broker.authorizer.class.name=no.such.Authorizer", r"broker [123].*no\.such\.Authorizer"),
-        ("topic.min.compaction.lag.ms=9000", r".*min\.compaction\.lag\.ms"),
-    ],
-    ids=["refused by format", "refused at boot", "of a topic"],
-)
+@pytest.mark.parametrize(("setting", "expected"), [
+    ("broker.replica.fetch.wait.max.ms=60000", r"broker [123].*replica\.fetch\.wait\.max\.ms"),
+    ("broker.authorizer.class.name=no.such.Authorizer", r"broker [123].*no\.such\.Authorizer"),
+    ("topic.min.compaction.lag.ms=9000", r".*min\.compaction\.lag\.ms"),
+], ids=["refused by format", "refused at boot", "of a topic"])  # fmt: skip
 def test_settings_that_brokers_refuse(sandbox: Sandbox, setting: str, expected: str) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end(EXIT_FAILED)
     assert "Traceback" not in ran.stderr
@@ -321,16 +317,12 @@ def send_interrupt_to_group(process: psutil.Process) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-@pytest.mark.parametrize(
-    ("nemesis", "send", "code", "status", "checked"),
-    [
-        ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
-        ("kill", send_interrupt_to_group, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
-        ("pause", psutil.Process.terminate, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
-        pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
-    ],
-    ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],
-)
+@pytest.mark.parametrize(("nemesis", "send", "code", "status", "checked"), [
+    ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
+    ("kill", send_interrupt_to_group, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
+    ("pause", psutil.Process.terminate, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
+    pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
+], ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"])  # fmt: skip
 def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     sandbox: Sandbox, nemesis: str, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
 ) -> None:

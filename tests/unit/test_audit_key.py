@@ -198,19 +198,16 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(cli, ["audit", "key", *words], standalone_mode=False)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--key", "K"], "Missing parameter: topics"),
-        (["--topic", "t", "--key", r"a\b"], r"write a backslash as"),
-        (["--topic", "t", "--key", "base64:?"], "base64"),
-        (["--topic", "t", "--key", "K"], "give --bootstrap-server, or --broker"),
-        (["--topic", "t*", "--key", "K", "--broker", "1=x"], "the name of one topic"),
-        (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "leave out --part"),
-        (["--topic", "t", "--key", "K", "--partition", "x"], "a partition's number"),
-        (["--topic", "t", "--key", "K", "--broker", "1=x", "--bootstrap-server", "h:1"], "or --broker"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["--key", "K"], "Missing parameter: topics"),
+    (["--topic", "t", "--key", r"a\b"], r"write a backslash as"),
+    (["--topic", "t", "--key", "base64:?"], "base64"),
+    (["--topic", "t", "--key", "K"], "give --bootstrap-server, or --broker"),
+    (["--topic", "t*", "--key", "K", "--broker", "1=x"], "the name of one topic"),
+    (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "leave out --part"),
+    (["--topic", "t", "--key", "K", "--partition", "x"], "a partition's number"),
+    (["--topic", "t", "--key", "K", "--broker", "1=x", "--bootstrap-server", "h:1"], "or --broker"),
+])  # fmt: skip
 def test_an_unusable_argument_is_one_sentence(words: list[str], message: str) -> None:
     assert message in str(run(*words).exception)
 

@@ -359,19 +359,16 @@ def test_ports_end_somewhere() -> None:
         free_ports(8, base=65_530)
 
 
-@pytest.mark.parametrize(
-    ("servers", "expected"),
-    [
-        ("h:0", "'0' is not a port; give a port from 1 to 65535"),
-        ("h:65536", "'65536' is not a port"),
-        ("h", "give host:port"),
-        ("h:9092,", "'' is not an address"),
-        ("http://h:9092", "'http://h:9092' is a URL: give host:port"),
-        ("::1:9092", "an IPv6 address in brackets: [::1]:9092"),
-        ("[::g]:9092", "::g is not an IPv6 address"),
-        ("h h:9092", "'h h:9092' is not an address"),
-    ],
-)
+@pytest.mark.parametrize(("servers", "expected"), [
+    ("h:0", "'0' is not a port; give a port from 1 to 65535"),
+    ("h:65536", "'65536' is not a port"),
+    ("h", "give host:port"),
+    ("h:9092,", "'' is not an address"),
+    ("http://h:9092", "'http://h:9092' is a URL: give host:port"),
+    ("::1:9092", "an IPv6 address in brackets: [::1]:9092"),
+    ("[::g]:9092", "::g is not an IPv6 address"),
+    ("h h:9092", "'h h:9092' is not an address"),
+])  # fmt: skip
 @pytest.mark.parametrize("command", ["live", "exposure"])
 def test_bootstrap_servers(capsys: pytest.CaptureFixture[str], command: str, servers: str, expected: str) -> None:
     output = str(answer(capsys, "audit", command, "--topic", "t", "--bootstrap-server", servers))

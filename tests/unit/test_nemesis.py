@@ -183,15 +183,12 @@ def test_a_run_without_a_controller_to_kill_ends(monkeypatch: pytest.MonkeyPatch
         find_script("controller-kill").leave.perform(subject)
 
 
-@pytest.mark.parametrize(
-    ("name", "lost"),
-    [
-        ("split", "1>2, 1>3, 2>1, 2>4, 2>5, 3>1, 3>4, 3>5, 4>2, 4>3, 5>2, 5>3"),
-        ("one-way", "2>1, 2>3, 2>4, 2>5, 3>1, 3>2, 3>4, 3>5"),
-        ("bridge", "1>2, 1>3, 2>1, 2>4, 3>1, 3>4, 4>2, 4>3"),
-        ("ring", "1>2, 1>3, 2>1, 2>5, 3>1, 3>4, 4>3, 4>5, 5>2, 5>4"),
-    ],
-)
+@pytest.mark.parametrize(("name", "lost"), [
+    ("split", "1>2, 1>3, 2>1, 2>4, 2>5, 3>1, 3>4, 3>5, 4>2, 4>3, 5>2, 5>3"),
+    ("one-way", "2>1, 2>3, 2>4, 2>5, 3>1, 3>2, 3>4, 3>5"),
+    ("bridge", "1>2, 1>3, 2>1, 2>4, 3>1, 3>4, 4>2, 4>3"),
+    ("ring", "1>2, 1>3, 2>1, 2>5, 3>1, 3>4, 4>3, 4>5, 5>2, 5>4"),
+])  # fmt: skip
 def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
     cluster, subject = context_of(FIVE)
     script = find_script(name)
@@ -298,16 +295,13 @@ def test_the_first_leader_is_the_late_broker_in_every_partition() -> None:
     assert first.count("[3, 1]") == second.count("[1, 3, 2]") == len(cluster.exposed) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "actions"),
-    [
-        ("kill", []),
-        ("join", ["start 2", REGISTERED]),
-        ("catch-up", ["start 2", REGISTERED]),
-        ("relay", ["start 2", REGISTERED, on_late_broker("50000"), "wait for the cleaners of broker 3 to pause"]),
-        ("none", ["start 2", BACK]),
-    ],
-)
+@pytest.mark.parametrize(("name", "actions"), [
+    ("kill", []),
+    ("join", ["start 2", REGISTERED]),
+    ("catch-up", ["start 2", REGISTERED]),
+    ("relay", ["start 2", REGISTERED, on_late_broker("50000"), "wait for the cleaners of broker 3 to pause"]),
+    ("none", ["start 2", BACK]),
+])  # fmt: skip
 def test_a_resumed_run_whose_brokers_are_down_gets_the_fault_again(name: str, actions: list[str]) -> None:
     cluster, subject = context_of()
     cluster.runtime.down = {2}

@@ -96,25 +96,22 @@ BATCH = {"do": "write-batch", "process": "i"}
 NO_OPERATIONS: tuple[Any, ...] = (None, [], "write", {**WRITE, "do": None})
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        *((content, "is not an operation") for content in NO_OPERATIONS),
-        ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
-        ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
-        ({**WRITE, "partition": True}, "wrong type: partition$"),
-        ({**WRITE, "key": None}, "wrong type: key$"),
-        ({**WRITE, "more": 1}, "wrong type: more$"),
-        ({**WRITE, "at_s": -1.0}, "at_s is not a time: -1.0"),
-        ({**WRITE, "at_s": float("nan")}, "at_s is not a time"),
-        ({**WRITE, "at_s": "now"}, "at_s is not a time"),
-        ({"do": "write", "key": "k"}, "wrong type: process$"),
-        ({**BATCH, "keys": "K"}, "wrong type: keys$"),
-        ({**BATCH, "keys": ["K", 1]}, "wrong type: keys$"),
-        ({"do": "cleaner-pass", "brokers": [True]}, "wrong type: brokers$"),
-        ({"do": "cleaner-pass"}, "wrong type: brokers$"),
-    ],
-)
+@pytest.mark.parametrize(("content", "says"), [
+    *((content, "is not an operation") for content in NO_OPERATIONS),
+    ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
+    ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
+    ({**WRITE, "partition": True}, "wrong type: partition$"),
+    ({**WRITE, "key": None}, "wrong type: key$"),
+    ({**WRITE, "more": 1}, "wrong type: more$"),
+    ({**WRITE, "at_s": -1.0}, "at_s is not a time: -1.0"),
+    ({**WRITE, "at_s": float("nan")}, "at_s is not a time"),
+    ({**WRITE, "at_s": "now"}, "at_s is not a time"),
+    ({"do": "write", "key": "k"}, "wrong type: process$"),
+    ({**BATCH, "keys": "K"}, "wrong type: keys$"),
+    ({**BATCH, "keys": ["K", 1]}, "wrong type: keys$"),
+    ({"do": "cleaner-pass", "brokers": [True]}, "wrong type: brokers$"),
+    ({"do": "cleaner-pass"}, "wrong type: brokers$"),
+])  # fmt: skip
 def test_a_wrong_step_is_refused(content: Any, says: str) -> None:
     with pytest.raises(UsageError, match=f"^step 3: .*{says}"):
         step_of(content, "step 3")
@@ -188,19 +185,16 @@ def test_a_file_gives_what_was_written(tmp_path: Path) -> None:
         read_schedule(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "not a schedule of this release"),
-        (json.dumps({"schema": 2}), "not a schedule of this release"),
-        (json.dumps({"schema": 1, "finding": "a"}), "it has no list of steps"),
-        (json.dumps({"schema": 1, "steps": [1]}), "step 1: 1 is not an operation; give one of"),
-        (json.dumps({"schema": 1, "steps": ["p puts K"]}), "step 1: 'p puts K' is not an operation"),
-        (json.dumps({"schema": 1, "steps": [], "finding": 1}), "finding is not a text"),
-        (json.dumps({"schema": 1, "steps": [], "plan": {"seed": 1}}), "the plan is wrong"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("{", "is not JSON"),
+    ("[]", "not a schedule of this release"),
+    (json.dumps({"schema": 2}), "not a schedule of this release"),
+    (json.dumps({"schema": 1, "finding": "a"}), "it has no list of steps"),
+    (json.dumps({"schema": 1, "steps": [1]}), "step 1: 1 is not an operation; give one of"),
+    (json.dumps({"schema": 1, "steps": ["p puts K"]}), "step 1: 'p puts K' is not an operation"),
+    (json.dumps({"schema": 1, "steps": [], "finding": 1}), "finding is not a text"),
+    (json.dumps({"schema": 1, "steps": [], "plan": {"seed": 1}}), "the plan is wrong"),
+])  # fmt: skip
 def test_files_that_are_no_schedules(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(text)

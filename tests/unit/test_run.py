@@ -144,19 +144,16 @@ def test_the_schedule_of_a_run_can_be_replayed(tmp_path: Path, anomaly: str) -> 
 FAILURE = HarnessError("broker 3 ended by itself")
 
 
-@pytest.mark.parametrize(
-    ("error", "is_observing", "end", "is_raised"),
-    [
-        (None, True, ("complete", None), False),
-        (TimeLimitError("the limit"), True, ("time-limit", "the limit"), False),
-        (TimeLimitError("the limit"), False, ("time-limit", "the limit"), False),
-        (FAILURE, True, ("failed", str(FAILURE)), False),
-        (ValueError("no"), True, ("failed", "ValueError: no"), False),
-        (FAILURE, False, ("failed", str(FAILURE)), True),
-        (KeyboardInterrupt(), True, ("interrupted", "interrupted"), True),
-        (KeyboardInterrupt(), False, ("interrupted", "interrupted"), True),
-    ],
-)
+@pytest.mark.parametrize(("error", "is_observing", "end", "is_raised"), [
+    (None, True, ("complete", None), False),
+    (TimeLimitError("the limit"), True, ("time-limit", "the limit"), False),
+    (TimeLimitError("the limit"), False, ("time-limit", "the limit"), False),
+    (FAILURE, True, ("failed", str(FAILURE)), False),
+    (ValueError("no"), True, ("failed", "ValueError: no"), False),
+    (FAILURE, False, ("failed", str(FAILURE)), True),
+    (KeyboardInterrupt(), True, ("interrupted", "interrupted"), True),
+    (KeyboardInterrupt(), False, ("interrupted", "interrupted"), True),
+])  # fmt: skip
 def test_the_end_of_a_run_is_written_down(
     error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
 ) -> None:

@@ -19,22 +19,19 @@ from harness.spark.options import LOCAL, SparkOptions, parse_spark, public
 CLUSTER = "spark://master:7077"
 
 
-@pytest.mark.parametrize(
-    ("master", "pair", "expected"),
-    [
-        (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
-        (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
-        (LOCAL, "=1g", "give spark.NAME=VALUE"),
-        (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
-        (LOCAL, "spark.speculation=true", "a copy of a task would read a broker again"),
-        (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
-        ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
-        ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
-        ("spark://", "spark.a=b", "give spark://HOST:PORT"),
-        ("spark://a:port", "spark.a=b", "--spark-master spark://a:port: Port could not be cast"),
-        ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
-    ],
-)
+@pytest.mark.parametrize(("master", "pair", "expected"), [
+    (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
+    (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
+    (LOCAL, "=1g", "give spark.NAME=VALUE"),
+    (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
+    (LOCAL, "spark.speculation=true", "a copy of a task would read a broker again"),
+    (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
+    ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
+    ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
+    ("spark://", "spark.a=b", "give spark://HOST:PORT"),
+    ("spark://a:port", "spark.a=b", "--spark-master spark://a:port: Port could not be cast"),
+    ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
+])  # fmt: skip
 def test_invalid_options_are_reported(master: str, pair: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -96,15 +93,12 @@ def test_secrets_are_kept_off_the_command_line() -> None:
     assert names & public(dict.fromkeys(names, "x")).keys() == {"spark.hadoop.fs.s3a.endpoint"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "python"),
-    [
-        (SparkOptions(), sys.executable),
-        (SparkOptions(CLUSTER), "theirs"),
-        (SparkOptions(CLUSTER, {"spark.pyspark.python": "named"}), "named"),
-        (SparkOptions(LOCAL, {"spark.pyspark.python": "named"}), "named"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "python"), [
+    (SparkOptions(), sys.executable),
+    (SparkOptions(CLUSTER), "theirs"),
+    (SparkOptions(CLUSTER, {"spark.pyspark.python": "named"}), "named"),
+    (SparkOptions(LOCAL, {"spark.pyspark.python": "named"}), "named"),
+])  # fmt: skip
 def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PYSPARK_PYTHON": "theirs"}
     monkeypatch.setattr("harness.spark.launch.os.environ", environment)
