@@ -87,24 +87,20 @@ PLAN = plan_of(verdict(finding(topic="t", right=[1, 3])))
 REQUEST = RepairRequest(BOOTSTRAP, PLAN, "audit-1")
 
 
-def cluster() -> LiveRepairCluster:
-    return LiveRepairCluster(BOOTSTRAP, dial=RepairedBrokers())
-
-
 def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     guarded = FakeCluster({})
     channel = FakeChannel(guarded)
-    (refused,) = look(REQUEST, cluster(), channel).refused
+    (refused,) = look(REQUEST, cluster_of(RepairedBrokers()), channel).refused
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
     entry = replace(ENTRY, audit="audit-0")
     RepairJournal(channel).store(entry)
-    looked = look(REQUEST, cluster(), channel)
+    looked = look(REQUEST, cluster_of(RepairedBrokers()), channel)
     assert (looked.resumed, looked.refused) == ((entry,), ())
 
 
 def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "LiveRepairCluster", lambda _: cluster())
+    monkeypatch.setattr(run, "LiveRepairCluster", lambda _: cluster_of(RepairedBrokers()))
     monkeypatch.setattr(run, "KafkaChannel", lambda *_: pytest.fail("the channel of another cluster was opened"))
     other = replace(REQUEST, plan=replace(PLAN, cluster_id="c2"))
     with pytest.raises(UsageError, match="the audit was of cluster c2, and the brokers are of cluster c1"):
@@ -246,8 +242,6 @@ def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stop
 def test_the_audit_has_to_be_of_this_cluster() -> None:
     assert check_cluster(plan_of_tasks(), "c1") == []
     assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
-    with pytest.raises(UsageError, match="the audit was of cluster c1, and the brokers are of cluster c2"):
-        check_cluster(plan_of_tasks(), "c2")
 
 
 def test_an_observation_is_what_every_broker_says() -> None:

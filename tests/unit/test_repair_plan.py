@@ -50,10 +50,8 @@ def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n}
         for topic, n in dict.fromkeys((one["topic"], one["partition"]) for one in of_findings)
     ]
-    target, run_id = (
-        {"name": "cluster", "cluster_id": "c1", "topic_ids": {"orders": "id"}},
-        "audit-2026-11-24T10-20-30Z-ab12",
-    )
+    target = {"name": "cluster", "cluster_id": "c1", "topic_ids": {"orders": "id"}}
+    run_id = "audit-2026-11-24T10-20-30Z-ab12"
     audit = findings.verdict(run_id=run_id, target=target, findings=list(of_findings), scenarios=scenarios)
     return {**to_json(audit), **more}
 
@@ -105,7 +103,6 @@ def test_replicas_that_were_not_read_are_those_that_brokers_named() -> None:
 
 
 @pytest.mark.parametrize(("of_findings", "broker", "message"), [
-    ([finding(right=[])], 2, "the audit shows that this replica is wrong"),
     ([undecided(([1], "a"), ([2], "b"))], 3, "did not compare this replica at offset 5"),
     ([undecided(([1], "a"), ([2], "b")), finding(1, offset=6)], 1, "the audit shows that this replica is wrong"),
     ([finding(anomaly="hanging-transaction", producer_id=7)], 1, "its replicas do not disagree"),
@@ -156,8 +153,6 @@ def test_groups_whose_offsets_differ_are_named() -> None:
 def test_a_choice_of_partitions_leaves_the_others_out() -> None:
     two = verdict(finding(right=[1]), finding(right=[1], partition=1))
     assert [task.partition for task in plan_of(two, only=[("orders", 1)]).tasks] == [("orders", 1)]
-    with pytest.raises(UsageError, match="orders-2: the audit has no finding on this partition"):
-        plan_of(two, only=[("orders", 2)])
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -206,13 +201,13 @@ def refusal(*arguments: str) -> str:
     (("--plan",), "Missing option '--bootstrap-server'"),
     ((*HERE, "--plan"), "no broker answers"),
     ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),
-    ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding"),
+    ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding on this partition"),
     ((*HERE, "--apply", "--right", "orders-1=x"), "give TOPIC-PARTITION=BROKER"),
     ((*HERE, "--apply", "--right", "1"), "name the partitions by --partition"),
     ((*HERE, "--apply", "--right", "orders-1=1"), "save the folder of the partition of every replica first"),
     ((*HERE, "--apply", "--right", "orders-1=1", "--saved-folders", "."), "1/orders-1 has no segment"),
     ((*HERE, "--apply", "--right", "orders-1=1", "--saved-elsewhere"), "no broker answers"),
-    ((*HERE, "--plan", "--right", "orders-0=2"), "the audit shows that this replica is wrong"),
+    ((*HERE, "--plan", "--right", "orders-0=2"), "--right orders-0=2: the audit shows that this replica is wrong"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_refused(audit: Path, arguments: tuple[str, ...], expected: str) -> None:
     assert expected in refusal(str(audit), *arguments)
