@@ -362,7 +362,7 @@ def test_ports_end_somewhere() -> None:
 @pytest.mark.parametrize(("servers", "expected"), [
     ("h:0", "'0' is not a port; give a port from 1 to 65535"),
     ("h:65536", "'65536' is not a port"),
-    ("h", "give host:port"),
+    ("h", "'h' is not an address: give host:port"),
     ("h:9092,", "'' is not an address"),
     ("http://h:9092", "'http://h:9092' is a URL: give host:port"),
     ("::1:9092", "an IPv6 address in brackets: [::1]:9092"),

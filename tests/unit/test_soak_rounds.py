@@ -279,7 +279,6 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
     (["--target", "kafka-4.4", "--patch", "{folder}"], "has no classes of Kafka"),
     (["--resume", "{folder}"], "is not the folder of a soak"),
     (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
-    (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     known, path = tmp_path / "known.toml", tmp_path / "round.json"
