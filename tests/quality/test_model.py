@@ -51,16 +51,12 @@ def test_the_last_value_of_a_key_stays_and_batches_keep_their_offsets() -> None:
     assert log.cleaned_to == 6
 
 
-@pytest.mark.parametrize(
-    ("log", "cleaned_to"),
-    [
-        (replica(data(0, "a=1"), data(1, "a=2"), data(2, "b=1", txn=7), data(3, "c=1")), 2),
-        (replica(data(0, "a=1"), data(1, "a=2"), data(2, "a=3"), high_watermark=1), 1),
-        (replica(data(0, "a=1"), data(1, "b=1", txn=7), marker(2, COMMIT, 7), data(3, "a=2"), high_watermark=2), 1),
-        (replica(data(0, "a=1", txn=7), data(1, "a=2"), data(2, "a=3")), None),
-    ],
-    ids=["open transaction", "high watermark", "marker beyond the high watermark", "open from the start"],
-)
+@pytest.mark.parametrize(("log", "cleaned_to"), [
+    (replica(data(0, "a=1"), data(1, "a=2"), data(2, "b=1", txn=7), data(3, "c=1")), 2),
+    (replica(data(0, "a=1"), data(1, "a=2"), data(2, "a=3"), high_watermark=1), 1),
+    (replica(data(0, "a=1"), data(1, "b=1", txn=7), marker(2, COMMIT, 7), data(3, "a=2"), high_watermark=2), 1),
+    (replica(data(0, "a=1", txn=7), data(1, "a=2"), data(2, "a=3")), None),
+], ids=["open transaction", "high watermark", "marker beyond the high watermark", "open from the start"])  # fmt: skip
 def test_nothing_is_cleaned_from_the_segment_of_the_last_stable_offset_on(log: Replica, cleaned_to: int | None) -> None:
     assert run(log) == (cleaned_to is not None)
     assert log.cleaned_to == cleaned_to
@@ -71,21 +67,17 @@ COMMITTED = (OPEN, marker(1, COMMIT, 7))
 TWICE = (*COMMITTED, data(2, "l=1", txn=7), marker(3, COMMIT, 7), data(4, "l=2"))
 
 
-@pytest.mark.parametrize(
-    ("batches", "remembered", "until_ms", "kept"),
-    [
-        (COMMITTED, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit"]),
-        (TWICE, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit", "4-4 l=2"]),
-        ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
-        ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
-        ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
-    ],
-    ids=[
-        "with a batch of its transaction", "each by its own transaction",
-        "with the producer's last batch, which stays empty", "not after the producer expired",
-        "emptied, where it raised the epoch",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("batches", "remembered", "until_ms", "kept"), [
+    (COMMITTED, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit"]),
+    (TWICE, False, EXPIRATION_MS, ["0-0 k=1", "1-1 commit", "4-4 l=2"]),
+    ((*COMMITTED, data(2, "k=2")), True, EXPIRATION_MS, ["0-0", "1-1 commit", "2-2 k=2"]),
+    ((*COMMITTED, data(2, "k=2")), True, 2 * EXPIRATION_MS, ["2-2 k=2"]),
+    ((COMMITTED[0], marker(1, COMMIT, 7, epoch=1), data(2, "k=2")), True, EXPIRATION_MS, ["1-1", "2-2 k=2"]),
+], ids=[
+    "with a batch of its transaction", "each by its own transaction",
+    "with the producer's last batch, which stays empty", "not after the producer expired",
+    "emptied, where it raised the epoch",
+])  # fmt: skip
 def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: list[str], *, remembered: bool) -> None:
     log = replica(*batches)
     if not remembered:
@@ -98,16 +90,12 @@ def test_a_commit_stays(batches: tuple[ModelBatch, ...], until_ms: int, kept: li
     assert remembered or next(log.batches()).delete_horizon_ms is None
 
 
-@pytest.mark.parametrize(
-    ("log", "aborted", "open_from"),
-    [
-        ((OPEN, data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2)), [AbortedTxn(7, 0, 2, 3)], None),
-        ((OPEN, emptied(1, 7)), [], 0),
-        ((marker(0, ABORT, 7),), [], None),
-        ((OPEN, data(1, "l=1", txn=8), marker(2, ABORT, 8)), [AbortedTxn(8, 1, 2, 0)], 0),
-    ],
-    ids=["a marker of any epoch", "an emptied marker", "a marker without data", "another transaction is open"],
-)
+@pytest.mark.parametrize(("log", "aborted", "open_from"), [
+    ((OPEN, data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2)), [AbortedTxn(7, 0, 2, 3)], None),
+    ((OPEN, emptied(1, 7)), [], 0),
+    ((marker(0, ABORT, 7),), [], None),
+    ((OPEN, data(1, "l=1", txn=8), marker(2, ABORT, 8)), [AbortedTxn(8, 1, 2, 0)], 0),
+], ids=["a marker of any epoch", "an emptied marker", "a marker without data", "another is open"])  # fmt: skip
 def test_ends_of_transactions(log: tuple[ModelBatch, ...], aborted: list[AbortedTxn], open_from: int | None) -> None:
     """An entry of the index has the first offset that is still open."""
     after = replica(*log)
@@ -275,14 +263,11 @@ def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
     assert log.epochs == {}
 
 
-@pytest.mark.parametrize(
-    ("batches", "answers"),
-    [
-        ((), {(0, 5): True}), ((emptied(0, 7),), {(0, 5): True}),
-        ((data(0, "k=1", "l=1", txn=7),), {(0, 2): True, (0, 3): False}), ((OPEN,), {(1, 0): True, (1, 1): False}),
-        ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("batches", "answers"), [
+    ((), {(0, 5): True}), ((emptied(0, 7),), {(0, 5): True}),
+    ((data(0, "k=1", "l=1", txn=7),), {(0, 2): True, (0, 3): False}), ((OPEN,), {(1, 0): True, (1, 1): False}),
+    ((marker(0, ABORT, 7),), {(0, 0): True, (0, 1): False}),
+])  # fmt: skip
 def test_a_producers_next_batch(batches: tuple[ModelBatch, ...], answers: dict[tuple[int, int], bool]) -> None:
     """By epoch and sequence number."""
     log = replica(*batches)

@@ -49,16 +49,12 @@ def test_each_replica_by_itself_leads_to_all_four() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "bound",
-    [
-        Bound(writes=2, transactions=0), Bound(writes=2, transactions=0, change=REMOVE),
-        Bound(writes=1, transactions=1), Bound(writes=0, transactions=2, epoch_bump=True),
-        Bound(writes=2, transactions=0, change=HAND_OVER, outage=False, gate=True),
-        Bound(writes=2, transactions=0, change=REASSIGN, gate=True),
-    ],
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize("bound", [
+    Bound(writes=2, transactions=0), Bound(writes=2, transactions=0, change=REMOVE),
+    Bound(writes=1, transactions=1), Bound(writes=0, transactions=2, epoch_bump=True),
+    Bound(writes=2, transactions=0, change=HAND_OVER, outage=False, gate=True),
+    Bound(writes=2, transactions=0, change=REASSIGN, gate=True),
+], ids=repr)  # fmt: skip
 def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
     """All cleaners, or only those that may make a difference: the same findings, in as many steps."""
     all_of_them, fewer = walked(bound, reduced=False), walked(bound)

@@ -41,13 +41,10 @@ def logs(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [("hidden", "may not describe"), ("audted", "may not describe"), ("nothing*", "no topic matches")],
-)
-def test_a_topic_that_cannot_be_audited_is_reported_in_one_sentence(audited: Audited, pattern: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        audited.describe(pattern)
+@pytest.mark.parametrize("name", ["hidden", "audted"])
+def test_a_topic_that_cannot_be_audited_is_reported_in_one_sentence(audited: Audited, name: str) -> None:
+    with pytest.raises(UsageError, match="may not describe"):
+        audited.describe(name)
 
 
 def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:

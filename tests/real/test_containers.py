@@ -48,13 +48,10 @@ def everything(client: DockerClient) -> list[str]:
     return [str(thing.id) for thing in (*containers, *networks, *volumes)]
 
 
-@pytest.mark.parametrize(
-    ("target", "nemesis"),
-    [
-        ("kafka-3.9", "kill"), ("kafka-4.4", "kill"), ("kafka-3.9", "partition"), ("kafka-4.4", "pause"),
-        pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")), ("kafka-4.4", "join"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("target", "nemesis"), [
+    ("kafka-3.9", "kill"), ("kafka-4.4", "kill"), ("kafka-3.9", "partition"), ("kafka-4.4", "pause"),
+    pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")), ("kafka-4.4", "join"),
+])  # fmt: skip
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)
@@ -201,17 +198,13 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
 
 
 @pytest.mark.commit
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
-        (("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; use --runtime local"),
-        (("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; use --runtime local"),
-        (("kafka-4.4", "--nemesis", "power-failure"), "containers run without the agent that records syncs"),
-        (("kafka-4.4", "--nemesis", "crash-in-cleaning"), "the files of a container can only be copied"),
-    ],
-    ids=["no image", "no clock", "no disk", "no agent", "no files"],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
+    (("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; use --runtime local"),
+    (("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; use --runtime local"),
+    (("kafka-4.4", "--nemesis", "power-failure"), "containers run without the agent that records syncs"),
+    (("kafka-4.4", "--nemesis", "crash-in-cleaning"), "the files of a container can only be copied"),
+], ids=["no image", "no clock", "no disk", "no agent", "no files"])  # fmt: skip
 def test_what_is_missing_is_said_before_a_start(sandbox: Sandbox, arguments: tuple[str, ...], expected: str) -> None:
     ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end(EXIT_USAGE)
     assert expected in ran.stderr

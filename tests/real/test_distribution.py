@@ -178,9 +178,7 @@ def answer(port: int, path: str) -> str | None:
 
 @pytest.mark.needs("helm")
 @IN_CONTAINERS
-def test_the_chart_as_containers(
-    images: dict[str, str], client: DockerClient, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_chart_as_containers(images: dict[str, str], client: DockerClient, sandbox: Sandbox, tmp_path: Path) -> None:
     folders = {"client": tmp_path / "client", "state": tmp_path / "state"}
     for folder in folders.values():
         folder.mkdir()

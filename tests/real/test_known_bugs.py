@@ -28,27 +28,21 @@ def test_a_broker_that_recovers_opens_a_transaction_again() -> None:
     assert served == "a read_committed consumer gets: first segment"
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "skipped", "served"),
-    [
-        (["--version", "4.4.0", "--abort"], EXIT_ANOMALY, 1, "committed: second; delivered: first, second"),
-        (["--version", "4.4.0"], EXIT_ANOMALY, 1, "committed: first; delivered: nothing"),
-        (["--version", "3.9.2", "--abort"], EXIT_CLEAN, 0, "committed: second; delivered: second"),
-    ],
-)
+@pytest.mark.parametrize(("given", "code", "skipped", "served"), [
+    (["--version", "4.4.0", "--abort"], EXIT_ANOMALY, 1, "committed: second; delivered: first, second"),
+    (["--version", "4.4.0"], EXIT_ANOMALY, 1, "committed: first; delivered: nothing"),
+    (["--version", "3.9.2", "--abort"], EXIT_CLEAN, 0, "committed: second; delivered: second"),
+])  # fmt: skip
 def test_the_next_marker_ends_a_transaction_without_one(given: list[str], code: int, skipped: int, served: str) -> None:
     ran = CliRunner().invoke(skipped_marker.main, given)
     assert f"skipped {skipped} markers; {served}" in ran.output, ran.output
     assert ran.exit_code == code
 
 
-@pytest.mark.parametrize(
-    ("client", "code", "keys"),
-    [
-        ("librdkafka", EXIT_ANOMALY, "first; second; aborted, of a forgotten producer"),
-        ("java", EXIT_CLEAN, "first; second"),
-    ],
-)
+@pytest.mark.parametrize(("client", "code", "keys"), [
+    ("librdkafka", EXIT_ANOMALY, "first; second; aborted, of a forgotten producer"),
+    ("java", EXIT_CLEAN, "first; second"),
+])  # fmt: skip
 def test_a_late_marker_commits_the_next_transaction_of_version_1(client: str, code: int, keys: str) -> None:
     ran = CliRunner().invoke(late_marker.main, ["--version", "4.4.0", "--client", client])
     assert ran.exit_code == code, ran.output

@@ -161,9 +161,7 @@ def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[s
     assert re.search(expected, refused([f"4={uri}"], conf))
 
 
-def test_denied_reads_are_named(
-    s3: MotoS3, hdfs: MiniHdfs, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_are_named(s3: MotoS3, hdfs: MiniHdfs, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     s3.ask_for_keys(known_only=True)
     try:
         sentence = refused([f"1=s3a://{BUCKET}/x"], conf)

@@ -57,14 +57,11 @@ def list_anew(folder: Path) -> None:
 # The findings of a run, and its files
 
 
-@pytest.mark.parametrize(
-    ("target", "nemesis", "client", "transaction_version"),
-    [
-        ("kafka-3.9", "pause", "librdkafka", 1), ("kafka-3.9", "catch-up", "librdkafka", 1),
-        ("kafka-3.9", "join", "java", 1), ("kafka-4.4", "kill", "java", 2), ("kafka-4.4", "join", "librdkafka", 1),
-        pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_NAMESPACES),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("target", "nemesis", "client", "transaction_version"), [
+    ("kafka-3.9", "pause", "librdkafka", 1), ("kafka-3.9", "catch-up", "librdkafka", 1),
+    ("kafka-3.9", "join", "java", 1), ("kafka-4.4", "kill", "java", 2), ("kafka-4.4", "join", "librdkafka", 1),
+    pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_NAMESPACES),
+])  # fmt: skip
 def test_other_faults_and_clients_show_the_same(
     make_sandbox: Callable[[str], Sandbox], target: str, nemesis: str, client: str, transaction_version: int
 ) -> None:
@@ -298,15 +295,11 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.commit("refused")
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("broker.replica.fetch.wait.max.ms=60000", r"broker [123].*replica\.fetch\.wait\.max\.ms"),
-        ("broker.authorizer.class.name=no.such.Authorizer", r"broker [123].*no\.such\.Authorizer"),
-        ("topic.min.compaction.lag.ms=9000", r".*min\.compaction\.lag\.ms"),
-    ],
-    ids=["refused by format", "refused at boot", "of a topic"],
-)
+@pytest.mark.parametrize(("setting", "expected"), [
+    ("broker.replica.fetch.wait.max.ms=60000", r"broker [123].*replica\.fetch\.wait\.max\.ms"),
+    ("broker.authorizer.class.name=no.such.Authorizer", r"broker [123].*no\.such\.Authorizer"),
+    ("topic.min.compaction.lag.ms=9000", r".*min\.compaction\.lag\.ms"),
+], ids=["refused by format", "refused at boot", "of a topic"])  # fmt: skip
 def test_settings_that_brokers_refuse(sandbox: Sandbox, setting: str, expected: str) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end(EXIT_FAILED)
     assert "Traceback" not in ran.stderr
@@ -324,16 +317,12 @@ def send_interrupt_to_group(process: psutil.Process) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-@pytest.mark.parametrize(
-    ("nemesis", "send", "code", "status", "checked"),
-    [
-        ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
-        ("kill", send_interrupt_to_group, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
-        ("pause", psutil.Process.terminate, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
-        pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
-    ],
-    ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],
-)
+@pytest.mark.parametrize(("nemesis", "send", "code", "status", "checked"), [
+    ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
+    ("kill", send_interrupt_to_group, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
+    ("pause", psutil.Process.terminate, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
+    pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
+], ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"])  # fmt: skip
 def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     sandbox: Sandbox, nemesis: str, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
 ) -> None:

@@ -78,9 +78,7 @@ class Brokers:
         (("__transaction_state",), ["__transaction_state"]),
     ],
 )
-def test_names_and_globs_match_internal_topics_only_where_they_name_them(
-    patterns: tuple[str, ...], topics: list[str]
-) -> None:
+def test_patterns_match_internal_topics_only_where_they_name_them(patterns: tuple[str, ...], topics: list[str]) -> None:
     assert list(Brokers().describe(*patterns).state.topics) == topics
 
 

@@ -55,24 +55,21 @@ AT_RISK = (
 HORIZON = Lag(2, TP, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
 
 
-@pytest.mark.parametrize(
-    ("missed", "now_ms", "settings", "expected", "text"),
-    [
-        (lag(DAY_MS), 2 * DAY_MS - 1, DAILY, (Level.AT_RISK, DAY_MS), AT_RISK),
-        (lag(DAY_MS), 2 * DAY_MS, DAILY, (Level.TOO_LATE, DAY_MS), "some that it never fetched may be gone"),
-        (lag(0), 119_999, SETTINGS, (Level.AT_RISK, 0), "at least 2 min: until"),
-        (lag(0), 120_000, SETTINGS, (Level.TOO_LATE, 0), "at least 2 min, so"),
-        (lag(0), 99 * DAY_MS, read_settings(None), (Level.AT_RISK, 0), "of tombstones and markers is unknown"),
-        (lag(1000, is_append_time=True), 2000, DAILY, (Level.AT_RISK, 1000), "by the broker's clock"),
-        (lag(None), 0, DAILY, (Level.OK, None), "2 is out of the ISR of t-0, and misses no record of its leader"),
-        (Lag(2, TP, None, "refused"), 99 * DAY_MS, DAILY, (Level.AT_RISK, None),
-         "was not seen (refused): since when is unknown"),
-        (Lag(2, TP, None, None), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "records could not be read from a leader"),
-        (lag(-1), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "its missing records have no timestamp"),
-        (HORIZON, 0, DAILY, (Level.AT_RISK, 0),
-         "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("missed", "now_ms", "settings", "expected", "text"), [
+    (lag(DAY_MS), 2 * DAY_MS - 1, DAILY, (Level.AT_RISK, DAY_MS), AT_RISK),
+    (lag(DAY_MS), 2 * DAY_MS, DAILY, (Level.TOO_LATE, DAY_MS), "some that it never fetched may be gone"),
+    (lag(0), 119_999, SETTINGS, (Level.AT_RISK, 0), "at least 2 min: until"),
+    (lag(0), 120_000, SETTINGS, (Level.TOO_LATE, 0), "at least 2 min, so"),
+    (lag(0), 99 * DAY_MS, read_settings(None), (Level.AT_RISK, 0), "of tombstones and markers is unknown"),
+    (lag(1000, is_append_time=True), 2000, DAILY, (Level.AT_RISK, 1000), "by the broker's clock"),
+    (lag(None), 0, DAILY, (Level.OK, None), "2 is out of the ISR of t-0, and misses no record of its leader"),
+    (Lag(2, TP, None, "refused"), 99 * DAY_MS, DAILY, (Level.AT_RISK, None),
+     "was not seen (refused): since when is unknown"),
+    (Lag(2, TP, None, None), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "records could not be read from a leader"),
+    (lag(-1), 99 * DAY_MS, DAILY, (Level.AT_RISK, None), "its missing records have no timestamp"),
+    (HORIZON, 0, DAILY, (Level.AT_RISK, 0),
+     "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on"),
+])  # fmt: skip
 def test_it_may_be_too_late_once_compaction_lag_and_retention_have_passed(
     missed: Lag, now_ms: int, settings: RemovalSettings, expected: tuple[Level, int | None], text: str
 ) -> None:
@@ -86,15 +83,12 @@ def test_it_may_be_too_late_once_compaction_lag_and_retention_have_passed(
 class TestCopies:
     """A window of two minutes."""
 
-    @pytest.mark.parametrize(
-        ("done", "total", "pace", "level"),
-        [
-            (10, 119, 1.0, Level.AT_RISK),
-            (119, 120, 1.0, Level.AT_RISK),
-            (120, 121, 1.0, Level.TOO_LATE),
-            (10, 120, 0.0, Level.AT_RISK),
-        ],
-    )
+    @pytest.mark.parametrize(("done", "total", "pace", "level"), [
+        (10, 119, 1.0, Level.AT_RISK),
+        (119, 120, 1.0, Level.AT_RISK),
+        (120, 121, 1.0, Level.TOO_LATE),
+        (10, 120, 0.0, Level.AT_RISK),
+    ])  # fmt: skip
     def test_the_whole_copy_has_to_fit_into_the_window(self, done: int, total: int, pace: float, level: Level) -> None:
         assert exposures.judge_copy(CopyProgress(2, TP, BYTES, done, total, pace), SETTINGS).level == level
 
@@ -132,15 +126,11 @@ UNSTAMPED = [header(1, max_timestamp_ms=0), *(header(n, attributes=0x30, max_tim
 EMPTY = [header(1, attributes=0x70, timestamp_base_ms=1, record_count=0)]
 
 
-@pytest.mark.parametrize(
-    ("batches", "expected"),
-    [
-        (STAMPED, NextRemoval(3, TOMBSTONES, 800, is_stamped=True)),
-        (UNSTAMPED, NextRemoval(5, MARKER, 105, is_stamped=False)),
-        (EMPTY, None),
-    ],
-    ids=["by its horizon", "else the oldest marker counts from its writing", "empty batches have nothing to lose"],
-)
+@pytest.mark.parametrize(("batches", "expected"), [
+    (STAMPED, NextRemoval(3, TOMBSTONES, 800, is_stamped=True)),
+    (UNSTAMPED, NextRemoval(5, MARKER, 105, is_stamped=False)),
+    (EMPTY, None),
+], ids=["by its horizon", "else the oldest marker by its writing", "empty batches have nothing to lose"])  # fmt: skip
 def test_what_goes_first(batches: list[Batch], expected: NextRemoval | None) -> None:
     assert next_removal(batches, 100) == expected
 
@@ -179,15 +169,11 @@ class TestClusters:
         (topic,) = exposures.exposure(cluster).topics
         assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
-    @pytest.mark.parametrize(
-        ("sizes", "added", "left_s", "text"),
-        [
-            ({TP: 3000}, FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30), (3000 - 360) / 10, BYTES),
-            ({}, FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]}), 3 / (6 / 9), OFFSETS),
-            ({}, FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]}), 6.0, f"4 of 10 {OFFSETS}"),
-        ],
-        ids=["by bytes", "a copy that grows in steps is looked at until it does", "by offsets without sizes"],
-    )
+    @pytest.mark.parametrize(("sizes", "added", "left_s", "text"), [
+        ({TP: 3000}, FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30), (3000 - 360) / 10, BYTES),
+        ({}, FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]}), 3 / (6 / 9), OFFSETS),
+        ({}, FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]}), 6.0, f"4 of 10 {OFFSETS}"),
+    ], ids=["by bytes", "a copy that grows in steps is looked at until then", "by offsets without sizes"])  # fmt: skip
     def test_a_copy_is_measured(
         self, sizes: dict[tuple[str, int], int], added: FakeBroker, left_s: float, text: str
     ) -> None:

@@ -21,19 +21,16 @@ CONSUME = "groups before, billing, past and 1 more consume it"
 IN_OFFSETS = InternalRecord(topic_kind="k", text="", type="offset-commit", key={"group": "a\x1b", "topic": "t"})
 
 
-@pytest.mark.parametrize(
-    ("facts", "leader", "expected"),
-    [
-        ({}, 2, FROZEN),
-        ({"anomaly": "hanging-transaction", "broker": 1}, 2, FROZEN),
-        ({}, 1, CONSUME),
-        ({"decided": False}, 2, CONSUME),
-        ({"anomaly": "tombstone-divergence"}, 2,
-         "groups before, billing, search have yet to pass it; group past has passed it"),
-        ({"anomaly": "committed-to-aborted", "effect": "latent"}, 2, CONSUME),
-        ({"topic": "__consumer_offsets", "record": IN_OFFSETS}, 2, "it concerns group a\\x1b"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("facts", "leader", "expected"), [
+    ({}, 2, FROZEN),
+    ({"anomaly": "hanging-transaction", "broker": 1}, 2, FROZEN),
+    ({}, 1, CONSUME),
+    ({"decided": False}, 2, CONSUME),
+    ({"anomaly": "tombstone-divergence"}, 2,
+     "groups before, billing, search have yet to pass it; group past has passed it"),
+    ({"anomaly": "committed-to-aborted", "effect": "latent"}, 2, CONSUME),
+    ({"topic": "__consumer_offsets", "record": IN_OFFSETS}, 2, "it concerns group a\\x1b"),
+])  # fmt: skip
 def test_groups_are_named_by_what_they_get(facts: dict[str, Any], leader: int, expected: str) -> None:
     assert with_groups(finding(impact="before", **facts), leader, OFFSETS).impact == f"before; {expected}"
 

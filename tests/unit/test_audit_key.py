@@ -61,36 +61,33 @@ def test_an_emptied_batch_opens_a_transaction_that_holds_the_cleaner(tmp_path: P
     assert one["cleaner"][0].startswith("no pass goes beyond 1, where the transaction of producer 5 is open from 1 on")
 
 
-@pytest.mark.parametrize(
-    ("replicas", "differences", "doubts"),
-    [
-        # Legal: a tombstone, or what it deleted, is removed earlier on one replica; a record is beyond another's end.
-        (((put(0, "K"), delete(1, "K"), END), (delete(1, "K"), END), (END,)), [], []),
-        (((put(0, "K"), put(3, "K"), END), (put(3, "K"), END)), [], []),
-        (((put(0, "K"), put(2, "x"), delete(3, "K")), (put(0, "K"), put(2, "x"))), [], []),
-        # A deleted value is back.
-        (((put(0, "K"), END), (delete(1, "K"), END)),
-         ["broker 1: the value of offset 0, and nothing at offset 1; broker 2: a delete of offset 1"], []),
-        (((put(0, "K"), END), (END,), (END,)),
-         ["brokers 2, 3: no record, and nothing at offset 0; broker 1: the value of offset 0"], []),
-        # The outcome of a transaction.
-        (((put(0, "K", T1), commit(1, T1), END), (put(0, "K", T1), abort(1, T1), END)),
-         ["offset 0: aborted on broker 2 and committed on broker 1"], []),
-        # Open, and ended elsewhere, where its record may have been superseded and removed.
-        (((put(2, "K"), END), (put(0, "x", T1), put(2, "K"), END)), [STUCK], []),
-        (((put(0, "K", T1), commit(1, T1), END), (put(0, "K", T1), END)),
-         ["offset 0: committed on broker 1 and open on broker 2", STUCK], []),
-        # Its marker may be on its way.
-        (((put(0, "K", T1), commit(1, T1)), (put(0, "K", T1),)), [],
-         ["offset 0: committed on broker 1 and open on broker 2, and the marker at 1 is beyond offset 1",
-          f"{STUCK}, maybe beyond offset 1, or they begin after it"]),
-        # A replica that has cleaned beyond the bound may have removed the record that superseded this.
-        (((put(0, "K"), put(2, "x")), (put(2, "x"), put(9, "y"))), [],
-         [f"{GONE}; that log was cleaned beyond offset 3, to which all replicas were read"]),
-        (((put(0, "K"), put(2, "x")), (put(2, "x"), delete(3, "K"))), [],
-         [f"{GONE}; newer records of the key are beyond offset 3, to which all replicas were read"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("replicas", "differences", "doubts"), [
+    # Legal: a tombstone, or what it deleted, is removed earlier on one replica; a record is beyond another's end.
+    (((put(0, "K"), delete(1, "K"), END), (delete(1, "K"), END), (END,)), [], []),
+    (((put(0, "K"), put(3, "K"), END), (put(3, "K"), END)), [], []),
+    (((put(0, "K"), put(2, "x"), delete(3, "K")), (put(0, "K"), put(2, "x"))), [], []),
+    # A deleted value is back.
+    (((put(0, "K"), END), (delete(1, "K"), END)),
+     ["broker 1: the value of offset 0, and nothing at offset 1; broker 2: a delete of offset 1"], []),
+    (((put(0, "K"), END), (END,), (END,)),
+     ["brokers 2, 3: no record, and nothing at offset 0; broker 1: the value of offset 0"], []),
+    # The outcome of a transaction.
+    (((put(0, "K", T1), commit(1, T1), END), (put(0, "K", T1), abort(1, T1), END)),
+     ["offset 0: aborted on broker 2 and committed on broker 1"], []),
+    # Open, and ended elsewhere, where its record may have been superseded and removed.
+    (((put(2, "K"), END), (put(0, "x", T1), put(2, "K"), END)), [STUCK], []),
+    (((put(0, "K", T1), commit(1, T1), END), (put(0, "K", T1), END)),
+     ["offset 0: committed on broker 1 and open on broker 2", STUCK], []),
+    # Its marker may be on its way.
+    (((put(0, "K", T1), commit(1, T1)), (put(0, "K", T1),)), [],
+     ["offset 0: committed on broker 1 and open on broker 2, and the marker at 1 is beyond offset 1",
+      f"{STUCK}, maybe beyond offset 1, or they begin after it"]),
+    # A replica that has cleaned beyond the bound may have removed the record that superseded this.
+    (((put(0, "K"), put(2, "x")), (put(2, "x"), put(9, "y"))), [],
+     [f"{GONE}; that log was cleaned beyond offset 3, to which all replicas were read"]),
+    (((put(0, "K"), put(2, "x")), (put(2, "x"), delete(3, "K"))), [],
+     [f"{GONE}; newer records of the key are beyond offset 3, to which all replicas were read"]),
+])  # fmt: skip
 def test_only_what_no_cleaner_may_cause_is_a_difference(
     tmp_path: Path, replicas: tuple[Any, ...], differences: list[str], doubts: list[str]
 ) -> None:
@@ -201,19 +198,16 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(cli, ["audit", "key", *words], standalone_mode=False)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--key", "K"], "Missing parameter: topics"),
-        (["--topic", "t", "--key", r"a\b"], r"write a backslash as"),
-        (["--topic", "t", "--key", "base64:?"], "base64"),
-        (["--topic", "t", "--key", "K"], "give --bootstrap-server, or --broker"),
-        (["--topic", "t*", "--key", "K", "--broker", "1=x"], "the name of one topic"),
-        (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "leave out --part"),
-        (["--topic", "t", "--key", "K", "--partition", "x"], "a partition's number"),
-        (["--topic", "t", "--key", "K", "--broker", "1=x", "--bootstrap-server", "h:1"], "or --broker"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["--key", "K"], "Missing parameter: topics"),
+    (["--topic", "t", "--key", r"a\b"], r"write a backslash as"),
+    (["--topic", "t", "--key", "base64:?"], "base64"),
+    (["--topic", "t", "--key", "K"], "give --bootstrap-server, or --broker"),
+    (["--topic", "t*", "--key", "K", "--broker", "1=x"], "the name of one topic"),
+    (["--topic", "t", "--key", "K", "--partition", "0", "--all-partitions", "--broker", "1=x"], "leave out --part"),
+    (["--topic", "t", "--key", "K", "--partition", "x"], "a partition's number"),
+    (["--topic", "t", "--key", "K", "--broker", "1=x", "--bootstrap-server", "h:1"], "or --broker"),
+])  # fmt: skip
 def test_an_unusable_argument_is_one_sentence(words: list[str], message: str) -> None:
     assert message in str(run(*words).exception)
 

@@ -93,9 +93,7 @@ def test_what_cannot_be_written_is_reported_before_anything_is_read(tmp_path: Pa
         AuditFiles(**{name: tmp_path / "file" / "a"}).check()
 
 
-def test_an_interrupt_while_the_first_wave_is_read_keeps_what_brokers_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_interrupts_in_the_first_wave_keep_what_brokers_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster = audited({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [Held(3, 3)]})})
 
     monkeypatch.setattr(live, "describe", lambda *_: cluster)

@@ -49,20 +49,16 @@ COMPLETE = (replace(WORD, state="CompleteCommit"),)
 UNFINISHED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "unheard-of")
 
 
-@pytest.mark.parametrize(
-    ("replicas", "words"),
-    [
-        ({1: [PAST], 2: [LAGS, LAGS, LAGS, PAST]}, ()), ({1: [replace(PAST, log_start=11)], 2: [HOLDS]}, (WORD,)),
-        ({1: [HOLDS], 2: [Held(high_watermark=20, last_stable_offset=FIRST)]}, (WORD,)),
-        ({1: [HOLDS, ENDED], 2: [HOLDS, HOLDS, ENDED]}, COMPLETE), ({1: [PAST, HOLDS]}, ()),
-        *(({1: [HOLDS], 2: [HOLDS]}, (replace(WORD, state=state),)) for state in UNFINISHED),
-    ],
-    ids=[
-        "the follower has the marker a moment later", "a log that starts later decides nothing",
-        "a last stable offset that lags is no decision", "ended meanwhile", "began after coordinators were asked",
-        *UNFINISHED,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("replicas", "words"), [
+    ({1: [PAST], 2: [LAGS, LAGS, LAGS, PAST]}, ()), ({1: [replace(PAST, log_start=11)], 2: [HOLDS]}, (WORD,)),
+    ({1: [HOLDS], 2: [Held(high_watermark=20, last_stable_offset=FIRST)]}, (WORD,)),
+    ({1: [HOLDS, ENDED], 2: [HOLDS, HOLDS, ENDED]}, COMPLETE), ({1: [PAST, HOLDS]}, ()),
+    *(({1: [HOLDS], 2: [HOLDS]}, (replace(WORD, state=state),)) for state in UNFINISHED),
+], ids=[
+    "the follower has the marker a moment later", "a log that starts later decides nothing",
+    "a last stable offset that lags is no decision", "ended meanwhile", "began after coordinators were asked",
+    *UNFINISHED,
+])  # fmt: skip
 def test_what_is_not_suspicious(replicas: dict[int, list[Held]], words: tuple[TransactionDescription, ...]) -> None:
     assert filtered(replicas, words).suspicions == ()
 
@@ -71,17 +67,13 @@ LATER = Held(20, 15, open=(OpenTransaction(PRODUCER, EPOCH + 2, 15),))
 WORD_OF_LATER = (replace(WORD, producer_epoch=EPOCH + 2),)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "words", "ended_on"),
-    [
-        ({1: [PAST], 2: [HOLDS], 3: [PAST]}, COMPLETE, (1, 3)),
-        ({1: [LATER], 2: [HOLDS]}, WORD_OF_LATER, (1,)),
-        ({1: [PAST], 2: [LAGS, LAGS, LAGS, HOLDS]}, (), (1,)),
-        # Retention has removed the offset from the leader: no other replica can be compared.
-        ({1: [Held(20, 20, log_start=15)], 2: [HOLDS]}, COMPLETE, ()),
-    ],
-    ids=["ended elsewhere", "a later one of the producer is open", "a follower has caught up", "the coordinator tells"],
-)
+@pytest.mark.parametrize(("replicas", "words", "ended_on"), [
+    ({1: [PAST], 2: [HOLDS], 3: [PAST]}, COMPLETE, (1, 3)),
+    ({1: [LATER], 2: [HOLDS]}, WORD_OF_LATER, (1,)),
+    ({1: [PAST], 2: [LAGS, LAGS, LAGS, HOLDS]}, (), (1,)),
+    # Retention has removed the offset from the leader: no other replica can be compared.
+    ({1: [Held(20, 20, log_start=15)], 2: [HOLDS]}, COMPLETE, ()),
+], ids=["ended elsewhere", "a later one is open", "a follower has caught up", "the coordinator tells"])  # fmt: skip
 def test_a_transaction_that_has_ended_elsewhere_is_stuck(
     replicas: dict[int, list[Held]], words: tuple[TransactionDescription, ...], ended_on: tuple[int, ...]
 ) -> None:
@@ -100,19 +92,14 @@ def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
     assert re.search("broker 2 still has the transaction.*too far behind to tell$", note)
 
 
-@pytest.mark.parametrize(
-    ("word", "words"),
-    [
-        (replace(WORD, state="CompleteAbort", partitions=frozenset()), "(broker 1) says CompleteAbort"),
-        (replace(WORD, state="Empty"), "says Empty"),
-        (replace(WORD, partitions=frozenset({("t", 5)})), "has a transaction without that partition"),
-        (replace(WORD, producer_epoch=EPOCH + 1), "is at epoch 4 already, not 3"),
-        (replace(WORD, producer_id=99), "no coordinator knows that producer"),
-    ],
-)
-def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(
-    word: TransactionDescription, words: str
-) -> None:
+@pytest.mark.parametrize(("word", "words"), [
+    (replace(WORD, state="CompleteAbort", partitions=frozenset()), "(broker 1) says CompleteAbort"),
+    (replace(WORD, state="Empty"), "says Empty"),
+    (replace(WORD, partitions=frozenset({("t", 5)})), "has a transaction without that partition"),
+    (replace(WORD, producer_epoch=EPOCH + 1), "is at epoch 4 already, not 3"),
+    (replace(WORD, producer_id=99), "no coordinator knows that producer"),
+])  # fmt: skip
+def test_what_is_open_everywhere_and_over_for_its_coordinator_hangs(word: TransactionDescription, words: str) -> None:
     result = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
     assert [(other.anomaly, other.broker) for other in result.suspicions] == [(HANGING_TRANSACTION, n) for n in (1, 2)]
     assert words in result.suspicions[0].explanation
@@ -133,15 +120,11 @@ OTHER_WORD: dict[str, Any] = {"words": (replace(WORD, producer_id=99),)}
 LOADING = kafka.errors.CoordinatorLoadInProgressError.errno
 
 
-@pytest.mark.parametrize(
-    ("leader", "note"),
-    [
-        ({"error": LOADING}, "broker 1 does not list transactions: CoordinatorLoadInProgressError"),
-        ({**OTHER_WORD, "coordinators": (1, -1)}, "partition 1 of __transaction_state has no leader"),
-        ({}, NOTHING_SEEN),
-    ],
-    ids=["loads", "nobody leads", "the user sees no transactional ids"],
-)
+@pytest.mark.parametrize(("leader", "note"), [
+    ({"error": LOADING}, "broker 1 does not list transactions: CoordinatorLoadInProgressError"),
+    ({**OTHER_WORD, "coordinators": (1, -1)}, "partition 1 of __transaction_state has no leader"),
+    ({}, NOTHING_SEEN),
+], ids=["loads", "nobody leads", "the user sees no transactional ids"])  # fmt: skip
 def test_a_coordinator_that_does_not_tell_may_know_better(leader: dict[str, Any], note: str) -> None:
     result = filtered({1: [HOLDS], 2: [HOLDS]}, **leader)
     assert result.suspicions == ()

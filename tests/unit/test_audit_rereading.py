@@ -177,9 +177,7 @@ def test_partitions_that_an_answer_had_no_room_for_are_asked_for_again() -> None
     assert len(broker.named("Fetch")) == 3
 
 
-def test_differences_beyond_a_limit_are_not_looked_up_and_leave_the_partition_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_differences_past_a_limit_are_not_read_and_leave_the_partition_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle, "MOST_LOOKED_UP", 2)
     script = Script(reading(stuck_lso=[row(A, offset) for offset in range(5)]), gone={0, 1})
     settled = script.result()

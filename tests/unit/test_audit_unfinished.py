@@ -87,18 +87,14 @@ def accused(broker: int, right: tuple[int, ...], *, is_decided: bool = True) -> 
 ROW = {"topic": TP[0], "partition": TP[1], "anomaly": "tombstone-divergence", "total": LISTED + 20}
 
 
-@pytest.mark.parametrize(
-    ("more", "described", "left_out", "right"),
-    [
-        ([], (1,), [], (2, 3)),
-        ([accused(1, (2, 3))], (), [], (2, 3)),
-        ([accused(2, (1, 3))], (), [], (3,)),
-        ([accused(2, (), is_decided=False)], (), [], ()),
-        ([], (1, 2), [], ()),
-        ([], (), [TP], ()),
-    ],
-    ids=["others are alike", "so are unlisted ones", "another replica", "undecided", "not judged", "not compared"],
-)
+@pytest.mark.parametrize(("more", "described", "left_out", "right"), [
+    ([], (1,), [], (2, 3)),
+    ([accused(1, (2, 3))], (), [], (2, 3)),
+    ([accused(2, (1, 3))], (), [], (3,)),
+    ([accused(2, (), is_decided=False)], (), [], ()),
+    ([], (1, 2), [], ()),
+    ([], (), [TP], ()),
+], ids=["others are alike", "so are others", "another replica", "undecided", "not judged", "not compared"])  # fmt: skip
 def test_a_replica_is_right_only_if_unlisted_differences_say_so(
     more: list[Finding], described: tuple[int, ...], left_out: list[TopicPartition], right: tuple[int, ...]
 ) -> None:

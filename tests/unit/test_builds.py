@@ -173,10 +173,8 @@ def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("contents", "why"), [
-    ({}, r"has no kafka_2\.\*\.jar in libs"),
     (distribution(more={f"kafka_2.13-{VERSION}.jar": None}), r"has no kafka_2\.\*\.jar in libs"),
     (distribution(more={f"kafka-clients-{VERSION}.jar": None}), r"has no kafka-clients-\*\.jar in libs"),
-    (distribution("2.8.2"), r"Kafka 2\.8\.2, older than the oldest that can be tested, kafka-3\.9"),
     (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
     (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, an unknown Kafka: the newest is kafka-4\.4"),
     (distribution("trunk"), r"an unknown version of Kafka: 'trunk'"),

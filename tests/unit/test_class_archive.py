@@ -66,9 +66,7 @@ def test_an_archive_is_for_one_java_one_spark_and_its_flags(
     assert len(paths) == 6
 
 
-def test_what_was_made_before_an_upgrade_goes(
-    java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_precedes_an_upgrade_goes(java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_write_archive", writes)
     old, elsewhere = make(java), make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
     jar.write_bytes(b"newer")
@@ -122,9 +120,7 @@ def test_two_at_once_make_one(java: Java, monkeypatch: pytest.MonkeyPatch) -> No
     assert not background.is_being_made()
 
 
-def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
-    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jvm_that_writes_none_is_not_asked_again(java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = background.archive_path(java)
     monkeypatch.setattr(background, "_write_archive", lambda *_: background.note_failure(path, "no such flag"))
     with pytest.raises(HarnessError, match="no such flag"):

@@ -49,9 +49,7 @@ def test_a_late_replica_is_awaited(behind: ObservedReplica | None) -> None:
 
 
 @pytest.mark.parametrize(("away", "end"), [((), 5), ((2,), 1)])
-def test_a_wait_ends_immediately_if_everything_is_replicated_on_brokers_that_are_not_absent(
-    away: tuple[int, ...], end: int
-) -> None:
+def test_a_wait_ends_at_once_if_everything_is_replicated_on_present_brokers(away: tuple[int, ...], end: int) -> None:
     subject = fake()
     subject.observer.views[2] = replace(WHOLE, log_end=end, high_watermark=end)
     subject.away = frozenset(away)

@@ -147,9 +147,7 @@ def test_settings_are_shown_with_their_origin(tmp_path: Path, monkeypatch: pytes
     assert found["TMPDIR"] == ("/scratch", "environment")
 
 
-def test_a_kept_cluster_comes_with_the_command_that_audits_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kept_cluster_comes_with_the_command_to_audit_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     actual = verdict(command="harness run --target kafka-4.4 --command-config 'a b.properties' --keep")
     show(RunResult(RunFolder(tmp_path / "id"), actual, {1: "127.0.0.1:1", 2: "127.0.0.1:2"}), "text")
     shown = capsys.readouterr().err

@@ -24,9 +24,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerCluster:
     return ContainerCluster("kafka-3.9", tmp_path, monkeypatch, {"log.cleaner.threads": "3"})
 
 
-def test_compose_gets_the_brokers_of_the_run_which_are_configured_before_they_start(
-    bench: ContainerCluster, tmp_path: Path
-) -> None:
+def test_compose_gets_brokers_that_are_configured_before_they_start(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.runtime.start_cluster()
     ((words, variables),) = bench.composed
     assert words[:1] == ("compose",)
@@ -63,9 +61,7 @@ def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, t
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
 
 
-def test_a_missing_checkpoint_is_left_out_and_a_missing_replica_is_an_error(
-    bench: ContainerCluster, tmp_path: Path
-) -> None:
+def test_a_checkpoint_may_be_missing_and_a_replica_may_not(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.brokers[BROKER].archives[f"{DATA}/meta.properties"] = [packed({"meta.properties": b"version=1"}, ".")]
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match=r"broker 2 has no folder of topic-0: .* Could not find the file"):
@@ -127,9 +123,7 @@ def test_brokers_of_a_resumed_run_keep_their_ports(bench: ContainerCluster) -> N
     assert [bench.runtime.address(broker).port for broker in (1, 2, 3)] == [20001, 20002, 20003]
 
 
-def test_an_overlapping_network_is_reported_with_the_remedy(
-    bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_remedy_of_an_overlapping_network_is_told(bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     error = HarnessError("`docker compose up`: could not find an available, non-overlapping IPv4 address pool")
     monkeypatch.setattr(commands, "run", MagicMock(side_effect=error))
     with pytest.raises(BootError, match=r"^the containers cannot be started: the engine has no free subnet .*prune"):

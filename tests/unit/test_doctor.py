@@ -64,9 +64,7 @@ def test_the_table_is_folded_and_fits_a_hundred_columns(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", doctor.TOP_LEVEL)
-def test_a_folder_that_shadows_a_package_is_reported(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_hides_a_package_is_reported(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor._top_level().ok
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()

@@ -100,9 +100,7 @@ def test_only_resources_of_the_run_are_removed_and_containers_first(monkeypatch:
     [NotFound("404"), APIError("409", explanation="removal of container x is already in progress")],
     ids=["gone", "going"],
 )
-def test_resources_that_another_process_removes_are_no_error(
-    monkeypatch: pytest.MonkeyPatch, refusal: Exception
-) -> None:
+def test_resources_that_others_remove_are_no_error(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
     removed = furnish(monkeypatch, refusal)
     engine.remove(NOWHERE, RUN_ID)
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("network", "volume")]

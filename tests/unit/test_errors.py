@@ -1,7 +1,6 @@
 """Errors that are raised again with a description."""
 
 import errno
-from pathlib import Path
 
 import pytest
 
@@ -27,12 +26,3 @@ def test_the_message_has_the_description_and_the_reason(error: Exception, reason
 def test_other_errors_pass() -> None:
     with pytest.raises(HarnessError, match="as it was"), raised_as(UsageError, "a file", OSError):
         raise HarnessError("as it was")
-
-
-def test_a_block_may_return(tmp_path: Path) -> None:
-    def content() -> str:
-        with raised_as(UsageError, "a file", OSError):
-            return (tmp_path / "file").read_text()
-
-    (tmp_path / "file").write_text("content")
-    assert content() == "content"

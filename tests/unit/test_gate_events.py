@@ -81,9 +81,7 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
         ("topics=a", "86400000", "topics=a"),
     ],
 )
-def test_with_a_short_retention_the_last_high_watermarks_count(
-    given: str | None, retention_ms: str, options: str
-) -> None:
+def test_with_a_short_retention_last_high_watermarks_count(given: str | None, retention_ms: str, options: str) -> None:
     assert gate_options(given, {"delete.retention.ms": retention_ms}) == options
 
 

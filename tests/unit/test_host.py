@@ -1,6 +1,7 @@
-"""The host: bounded waits, commands that report in their own words, and disks of brokers' own."""
+"""The host: bounded waits, commands that report in their own words, disks of brokers' own, and held ports."""
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
-from harness.host import commands, disk
+from harness.errors import HarnessError, TimeLimitError, UsageError, WaitTimeoutError
+from harness.host import commands, disk, ports
 from harness.host.clock import RealClock
 from harness.models.clock import VirtualClock
 
@@ -84,6 +85,14 @@ def test_mounts_below_a_folder_are_found_the_deepest_first(monkeypatch: pytest.M
     assert [str(place) for place in disk.mounted_below(Path("/work"))] == ["/work/a/data 2", "/work/a"]
 
 
+def test_a_disk_is_found_by_a_path_with_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = tmp_path / "disk" / "run" / "data"
+    mounted.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: [SimpleNamespace(mountpoint=str(mounted))])
+    assert disk.mounted_below(tmp_path / "link" / "run") == [mounted]
+
+
 @pytest.mark.needs("mount")
 def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SIZE_MIB", 2)
@@ -108,3 +117,16 @@ def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_disk_is_impossible_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root" in str(disk.why_impossible())
+
+
+def test_a_port_of_a_broker_that_is_down_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
+    monkeypatch.setattr(ports, "_HELD", {})
+    (port,) = ports.free_ports(1)
+    assert ports.free_ports(1, base=port) == [port], "the run's own"
+    # Another process has its own table.
+    monkeypatch.setattr(ports, "_HELD", {})
+    with pytest.raises(UsageError, match=f"port {port} on 127.0.0.1 is taken"):
+        ports.free_ports(1, base=port)
+    with (tmp_path / "ports" / str(port)).open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -285,9 +285,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
     checked(captured.out + captured.err)
 
 
-def test_what_brokers_logged_is_quoted_in_lines_that_are_no_messages(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_what_brokers_logged_is_quoted_in_lines_of_their_own(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(commands, "main", Mock(side_effect=HarnessError(f"broker 1 ended:\n{HOSTILE}")))
     assert exit_code(monkeypatch, "targets") != 0
     assert LITERAL in checked(capsys.readouterr().err)

@@ -21,20 +21,16 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("decided", "last_state", "last_records", "hangs"),
-    [
-        (12, 14, (20, 21), True),
-        (12, 12, (20, 21), True),
-        (12, 14, (12, 21), False),
-        (9, 9, (20, 21), False),
-        (12, 14, (None, 21), False),
-    ],
-    ids=[
-        "later records show that it hangs", "the coordinator's last record is later than its first one",
-        "it ended after one replica was copied", "it began after its coordinator's log was copied", "damaged",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("decided", "last_state", "last_records", "hangs"), [
+    (12, 14, (20, 21), True),
+    (12, 12, (20, 21), True),
+    (12, 14, (12, 21), False),
+    (9, 9, (20, 21), False),
+    (12, 14, (None, 21), False),
+], ids=[
+    "later records show that it hangs", "the coordinator's last record is later than its first one",
+    "it ended after one replica was copied", "it began after its coordinator's log was copied", "damaged",
+])  # fmt: skip
 def test_a_transaction_hangs_if_later_records_were_copied(
     decided: int, last_state: int, last_records: tuple[int | None, int], hangs: bool, tmp_path: Path  # noqa: FBT001
 ) -> None:  # fmt: skip
@@ -43,15 +39,12 @@ def test_a_transaction_hangs_if_later_records_were_copied(
              coordinator=(("t", 5, "CompleteCommit"),))
         for broker, at in zip((1, 2), last_records, strict=True)
     ))  # fmt: skip
+    states = (state_record("t", 5, "CompleteCommit"), decided), (state_record("u", 6, "Ongoing", offset=1), last_state)
+    log = b"".join(
+        encode_batch(base_offset=offset, records=[replace(state, timestamp_ms=time * MINUTE_MS)])
+        for offset, (state, time) in enumerate(states)
+    )
     for broker, at in zip((1, 2), last_records, strict=True):
-        states = (
-            (state_record("t", 5, "CompleteCommit"), decided),
-            (state_record("u", 6, "Ongoing", offset=1), last_state),
-        )
-        log = b"".join(
-            encode_batch(base_offset=offset, records=[replace(state, timestamp_ms=time * MINUTE_MS)])
-            for offset, (state, time) in enumerate(states)
-        )
         (tmp_path / str(broker) / "__transaction_state-0" / segment_name(0)).write_bytes(log)
         if at is None:
             (tmp_path / str(broker) / "t-0" / segment_name(0)).write_bytes(b"damaged" * 20)

@@ -76,31 +76,28 @@ def test_offsets_that_a_group_committed() -> None:
     assert committed_offset(GROUPS, known(GROUPS, KEY_BYTES["GroupMetadata"]), offset_value(60)) is None
 
 
-@pytest.mark.parametrize(
-    ("topic", "key", "note"),
-    [
-        (GROUPS, b"\0\x18\0\1g", "unknown key type 24 of a group coordinator's topic"),
-        (GROUPS, b"\xff\xff\0\1g", "unknown key type -1 of a group coordinator's topic"),
-        (TRANSACTIONS, b"\0\1\0\1t", "unknown key type 1 of a transaction coordinator's topic"),
-        (SHARES, b"\0\2", "unknown key type 2 of a share coordinator's topic"),
-        (GROUPS, b"\0", "a key of 1 bytes has no version"),
-        (GROUPS, b"", "a key of 0 bytes has no version"),
-        (GROUPS, b"\0\2\0\5g", "malformed GroupMetadataKey: Buffer underrun"),
-        (GROUPS, b"\0\2\0\1gx", "malformed GroupMetadataKey: 1 bytes follow the message"),
-        (GROUPS, b"\0\2\xff\xff", "malformed GroupMetadataKey: group is null"),
-        (GROUPS, b"\0\2\0\1\xff", "malformed GroupMetadataKey: 'utf-8' codec"),
-        ("_schemas", b"[1]", "it is not a JSON object"),
-        ("_schemas", b"{}", "it has no keytype of a schema topic"),
-        ("_schemas", b"\xff", "'utf-8' codec"),
-        ("_schemas", b"[" * 100_000, "nested too deeply"),
-        ("_schemas", b'{"keytype": "SCHEMA"}', "it has no subject"),
-        ("_schemas", b'{"keytype": NaN}', "NaN is not JSON"),
-        ("connect-configs", b"connectors", "it is not a key of a Connect config topic"),
-        ("connect-offsets", b'["a"]', "it is not a key of a Connect offset topic"),
-        ("connect-offsets", b"[1, {}]", "it is not a key of a Connect offset topic"),
-        ("app-store-changelog", b"k", "a key of 1 bytes in the format of the application"),
-    ],
-)
+@pytest.mark.parametrize(("topic", "key", "note"), [
+    (GROUPS, b"\0\x18\0\1g", "unknown key type 24 of a group coordinator's topic"),
+    (GROUPS, b"\xff\xff\0\1g", "unknown key type -1 of a group coordinator's topic"),
+    (TRANSACTIONS, b"\0\1\0\1t", "unknown key type 1 of a transaction coordinator's topic"),
+    (SHARES, b"\0\2", "unknown key type 2 of a share coordinator's topic"),
+    (GROUPS, b"\0", "a key of 1 bytes has no version"),
+    (GROUPS, b"", "a key of 0 bytes has no version"),
+    (GROUPS, b"\0\2\0\5g", "malformed GroupMetadataKey: Buffer underrun"),
+    (GROUPS, b"\0\2\0\1gx", "malformed GroupMetadataKey: 1 bytes follow the message"),
+    (GROUPS, b"\0\2\xff\xff", "malformed GroupMetadataKey: group is null"),
+    (GROUPS, b"\0\2\0\1\xff", "malformed GroupMetadataKey: 'utf-8' codec"),
+    ("_schemas", b"[1]", "it is not a JSON object"),
+    ("_schemas", b"{}", "it has no keytype of a schema topic"),
+    ("_schemas", b"\xff", "'utf-8' codec"),
+    ("_schemas", b"[" * 100_000, "nested too deeply"),
+    ("_schemas", b'{"keytype": "SCHEMA"}', "it has no subject"),
+    ("_schemas", b'{"keytype": NaN}', "NaN is not JSON"),
+    ("connect-configs", b"connectors", "it is not a key of a Connect config topic"),
+    ("connect-offsets", b'["a"]', "it is not a key of a Connect offset topic"),
+    ("connect-offsets", b"[1, {}]", "it is not a key of a Connect offset topic"),
+    ("app-store-changelog", b"k", "a key of 1 bytes in the format of the application"),
+])  # fmt: skip
 def test_what_is_not_known_is_shown_escaped_with_a_note(topic: str, key: bytes, note: str) -> None:
     about = known(topic, key)
     assert about.key is None
@@ -111,16 +108,13 @@ def test_what_is_not_known_is_shown_escaped_with_a_note(topic: str, key: bytes, 
     assert state(topic, about, None) == "no record"
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (b"\0\5" + offset_value(1)[2:], "only versions up to 4"),
-        (b"\xff\xff", "only versions up to 4"),
-        (b"", "no version"),
-        (offset_value(1)[:-1], "malformed OffsetCommitValue"),
-        (offset_value(1) + b"\0", "1 bytes follow"),
-    ],
-)
+@pytest.mark.parametrize(("value", "why"), [
+    (b"\0\5" + offset_value(1)[2:], "only versions up to 4"),
+    (b"\xff\xff", "only versions up to 4"),
+    (b"", "no version"),
+    (offset_value(1)[:-1], "malformed OffsetCommitValue"),
+    (offset_value(1) + b"\0", "1 bytes follow"),
+])  # fmt: skip
 def test_a_value_of_another_version_is_not_guessed(value: bytes, why: str) -> None:
     says = state(GROUPS, known(GROUPS, offset_key("g", "data", 0)), value)
     assert says.startswith(f"a value of {len(value)} bytes that cannot be decoded (")
@@ -231,13 +225,10 @@ def test_the_reader_of_transaction_states_reads_the_same() -> None:
             assert says.startswith(f"{read.state} of producer {read.producer_id}, ")
 
 
-@pytest.mark.parametrize(
-    ("policy", "compacted"),
-    [
-        (None, {GROUPS, TRANSACTIONS}),  # brokers create the share coordinator's topic with "delete" (KIP-932)
-        ("delete", set()),
-        ("compact, delete", {GROUPS, TRANSACTIONS, SHARES, "data"}),
-    ],
-)
+@pytest.mark.parametrize(("policy", "compacted"), [
+    (None, {GROUPS, TRANSACTIONS}),  # brokers create the share coordinator's topic with "delete" (KIP-932)
+    ("delete", set()),
+    ("compact, delete", {GROUPS, TRANSACTIONS, SHARES, "data"}),
+])  # fmt: skip
 def test_a_topic_is_compacted_by_its_policy_or_as_brokers_create_it(policy: str | None, compacted: set[str]) -> None:
     assert {topic for topic in (GROUPS, TRANSACTIONS, SHARES, "data") if is_compacted(topic, policy)} == compacted

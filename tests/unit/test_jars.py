@@ -69,9 +69,7 @@ DAMAGES = [*((JAR, cut) for cut in CUTS), *((MARKER, text) for text in TEXTS)]
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGES)
-def test_a_damaged_jar_is_fetched_again_and_a_damaged_marker_is_ignored(
-    cache: Path, name: str, damage: bytes | None
-) -> None:
+def test_a_damaged_jar_is_fetched_again_and_a_marker_is_ignored(cache: Path, name: str, damage: bytes | None) -> None:
     repository = Repository(CONTENTS)
     file = materialise(DIGESTS, cache, repository).directory / name
     file.unlink() if damage is None else file.write_bytes(damage)

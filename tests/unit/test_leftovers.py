@@ -135,9 +135,7 @@ def test_a_change_of_an_owner_keeps_the_other_fields() -> None:
     assert (directory / "owner.json").read_text() == '{"pid": ', "an unreadable owner is not changed"
 
 
-def test_clean_spares_a_resumable_run_without_its_name_and_explains_how_to_resume_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_clean_spares_an_unnamed_resumable_run_and_tells_how_to_resume_it(capsys: pytest.CaptureFixture[str]) -> None:
     directory = cut_off("run-n", resumable=True)
     abandoned = cut_off("run-o")
     assert clean() == EXIT_CLEAN

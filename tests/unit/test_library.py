@@ -162,9 +162,7 @@ def test_a_fault_is_healed_where_the_block_fails(monkeypatch: pytest.MonkeyPatch
         (4, "kill", "broker 4 is not among the brokers that are up"),
     ],
 )
-def test_faults_that_do_not_fit_are_rejected(
-    monkeypatch: pytest.MonkeyPatch, broker: int, fault: str, message: str
-) -> None:
+def test_unfit_faults_are_rejected(monkeypatch: pytest.MonkeyPatch, broker: int, fault: str, message: str) -> None:
     recorded = recorded_cluster(Placement())
     with pytest.raises(UsageError, match=message), absent(local(recorded, monkeypatch), broker, fault):
         pytest.fail("the block is not entered")

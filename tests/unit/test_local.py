@@ -32,9 +32,7 @@ def runtime(folder: Path, script: str) -> LocalRuntime:
     return LocalRuntime(ClusterSpec("a-run", folder / "work", folder / "logs", {}), java, "jars")
 
 
-def test_brokers_get_the_environment_at_the_start_of_the_harness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_get_the_environment_as_the_harness_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One that inherits it while pyspark's thread changes it fails to start: execve answers EFAULT.
     monkeypatch.setenv("HARNESS_TEST", "before")
     subject = runtime(tmp_path, 'echo "started $HARNESS_TEST"')
@@ -99,9 +97,7 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
     return LocalRuntime(spec, java, "jars", its_network)
 
 
-def test_a_broker_in_a_namespace_keeps_the_process_id_and_has_a_separate_address(
-    networked: LocalRuntime, tmp_path: Path
-) -> None:
+def test_a_broker_in_a_namespace_keeps_its_pid_and_has_its_own_address(networked: LocalRuntime, tmp_path: Path) -> None:
     with closing(networked):
         networked.start_cluster()
         logs = {b: tmp_path / "logs" / str(b) / "server.log" for b in networked.brokers}

@@ -66,9 +66,7 @@ def test_a_network_is_removed_by_its_run_id(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize("refused", ["type bridge", "address add", "netns add ch-run-2", "type veth", "lo up"])
-def test_an_incomplete_network_is_removed_after_a_failure_and_after_an_interruption(
-    host: FakeHost, refused: str
-) -> None:
+def test_an_incomplete_network_is_removed_after_a_failure_and_an_interruption(host: FakeHost, refused: str) -> None:
     host.refused = refused
     words = "`ip .*`: Operation not permitted"
     failure, interruption = (UsageError, f"no network of namespaces can be made: {words}"), (KeyboardInterrupt, words)

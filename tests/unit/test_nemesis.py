@@ -104,24 +104,21 @@ SERVED = "wait for the restarted brokers to serve their replicas"
 LED_BY = f"wait for broker {{}} to lead {SCENARIOS}"
 
 
-@pytest.mark.parametrize(
-    ("name", "leave", "expose", "rejoin"),
-    [
-        ("none", [], [], []),
-        ("clock-skew", ["skew 2 by 3600 s"], [], ["skew 2 by 0 s"]),
-        ("disk-full", ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"], [],
-         ["free the disk of 2", "start 2"]),
-        ("rolling", ["stop 2"], [],
-         ["start 2", BACK, "stop 1", "start 1", REGISTERED, BACK, "stop 3", "start 3", REGISTERED, BACK]),
-        ("join", ["ballast", *THROTTLE, reassign(1, 3, 2, to=tuple), COPIED], [], LIFT),
-        ("catch-up", ["kill 2", GONE, "ballast", *THROTTLE, "start 2", REGISTERED, SERVED], [], LIFT),
-        ("relay", [on_late_broker("50000"), "wait for the cleaners of broker 3 to pause", "ballast"],
-         [*THROTTLE, reassign(3, 1), LED_BY.format(3), reassign(1, 3, 2), COPIED, LED_BY.format(1)],
-         [*LIFT, on_late_broker(None)]),
-        ("reassigned", ["kill 2", GONE, reassign(1, 3), ASSIGNED], [reassign(1, 3, 2, to=tuple), ASSIGNED],
-         ["start 2"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "leave", "expose", "rejoin"), [
+    ("none", [], [], []),
+    ("clock-skew", ["skew 2 by 3600 s"], [], ["skew 2 by 0 s"]),
+    ("disk-full", ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"], [],
+     ["free the disk of 2", "start 2"]),
+    ("rolling", ["stop 2"], [],
+     ["start 2", BACK, "stop 1", "start 1", REGISTERED, BACK, "stop 3", "start 3", REGISTERED, BACK]),
+    ("join", ["ballast", *THROTTLE, reassign(1, 3, 2, to=tuple), COPIED], [], LIFT),
+    ("catch-up", ["kill 2", GONE, "ballast", *THROTTLE, "start 2", REGISTERED, SERVED], [], LIFT),
+    ("relay", [on_late_broker("50000"), "wait for the cleaners of broker 3 to pause", "ballast"],
+     [*THROTTLE, reassign(3, 1), LED_BY.format(3), reassign(1, 3, 2), COPIED, LED_BY.format(1)],
+     [*LIFT, on_late_broker(None)]),
+    ("reassigned", ["kill 2", GONE, reassign(1, 3), ASSIGNED], [reassign(1, 3, 2, to=tuple), ASSIGNED],
+     ["start 2"]),
+])  # fmt: skip
 def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], rejoin: list[str]) -> None:
     cluster, subject = context_of()
     script = find_script(name)
@@ -140,18 +137,15 @@ def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], re
     assert not cluster.late
 
 
-@pytest.mark.parametrize(
-    ("name", "begin", "end"),
-    [
-        ("kill", "kill {}", ["start 2", "start 3"]),
-        ("pause", "pause {}", ["resume 2", "resume 3"]),
-        ("partition", "cut {}", ["heal 2", "heal 3"]),
-        ("lossy", "lose 0.2 of {}", ["clear links"]),
-        ("slow", "delay {} by 150 ms", ["clear links"]),
-        ("clock-skew", "skew {} by 3600 s",
-         ["kill 2", "kill 3", "skew 2 by 0 s", "skew 3 by 0 s", "start 2", "start 3"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "begin", "end"), [
+    ("kill", "kill {}", ["start 2", "start 3"]),
+    ("pause", "pause {}", ["resume 2", "resume 3"]),
+    ("partition", "cut {}", ["heal 2", "heal 3"]),
+    ("lossy", "lose 0.2 of {}", ["clear links"]),
+    ("slow", "delay {} by 150 ms", ["clear links"]),
+    ("clock-skew", "skew {} by 3600 s",
+     ["kill 2", "kill 3", "skew 2 by 0 s", "skew 3 by 0 s", "start 2", "start 3"]),
+])  # fmt: skip
 def test_a_fault_is_on_each_of_its_brokers(name: str, begin: str, end: list[str]) -> None:
     cluster, subject = context_of(TWO_AWAY)
     assert performed(cluster, FAULTS[name].inject, subject) == [begin.format(broker) for broker in (2, 3)]
@@ -189,15 +183,12 @@ def test_a_run_without_a_controller_to_kill_ends(monkeypatch: pytest.MonkeyPatch
         find_script("controller-kill").leave.perform(subject)
 
 
-@pytest.mark.parametrize(
-    ("name", "lost"),
-    [
-        ("split", "1>2, 1>3, 2>1, 2>4, 2>5, 3>1, 3>4, 3>5, 4>2, 4>3, 5>2, 5>3"),
-        ("one-way", "2>1, 2>3, 2>4, 2>5, 3>1, 3>2, 3>4, 3>5"),
-        ("bridge", "1>2, 1>3, 2>1, 2>4, 3>1, 3>4, 4>2, 4>3"),
-        ("ring", "1>2, 1>3, 2>1, 2>5, 3>1, 3>4, 4>3, 4>5, 5>2, 5>4"),
-    ],
-)
+@pytest.mark.parametrize(("name", "lost"), [
+    ("split", "1>2, 1>3, 2>1, 2>4, 2>5, 3>1, 3>4, 3>5, 4>2, 4>3, 5>2, 5>3"),
+    ("one-way", "2>1, 2>3, 2>4, 2>5, 3>1, 3>2, 3>4, 3>5"),
+    ("bridge", "1>2, 1>3, 2>1, 2>4, 3>1, 3>4, 4>2, 4>3"),
+    ("ring", "1>2, 1>3, 2>1, 2>5, 3>1, 3>4, 4>3, 4>5, 5>2, 5>4"),
+])  # fmt: skip
 def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
     cluster, subject = context_of(FIVE)
     script = find_script(name)
@@ -304,16 +295,13 @@ def test_the_first_leader_is_the_late_broker_in_every_partition() -> None:
     assert first.count("[3, 1]") == second.count("[1, 3, 2]") == len(cluster.exposed) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "actions"),
-    [
-        ("kill", []),
-        ("join", ["start 2", REGISTERED]),
-        ("catch-up", ["start 2", REGISTERED]),
-        ("relay", ["start 2", REGISTERED, on_late_broker("50000"), "wait for the cleaners of broker 3 to pause"]),
-        ("none", ["start 2", BACK]),
-    ],
-)
+@pytest.mark.parametrize(("name", "actions"), [
+    ("kill", []),
+    ("join", ["start 2", REGISTERED]),
+    ("catch-up", ["start 2", REGISTERED]),
+    ("relay", ["start 2", REGISTERED, on_late_broker("50000"), "wait for the cleaners of broker 3 to pause"]),
+    ("none", ["start 2", BACK]),
+])  # fmt: skip
 def test_a_resumed_run_whose_brokers_are_down_gets_the_fault_again(name: str, actions: list[str]) -> None:
     cluster, subject = context_of()
     cluster.runtime.down = {2}

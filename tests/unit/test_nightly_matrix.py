@@ -75,26 +75,22 @@ KILL, SOAK = "librdkafka kill local", "soak of 10 minutes"
 SHARED = "targets = ['kafka-3.9']\nanomalies = ['stuck-lso']\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "runs"),
-    [
-        ("", {"targets": ["kafka-3.9", "kafka-4.4"], "repeats": 2},
-         [f"kafka-{line} {KILL}{repeat}" for repeat in ("", ", repeat 1") for line in ("3.9", "4.4")]),
-        ("targets = ['kafka-3.9']\n[[matrix]]\ntargets = ['kafka-4.0']", {"targets": ["kafka-4.4"]},
-         [f"kafka-4.4 {KILL}"]),
-        (f"{SHARED}[[matrix]]\nnemeses = ['kill', 'none']\nclients = ['java']\n[[matrix]]\ntargets = ['kafka-4.4']", {},
-         ["kafka-3.9 java kill local", "kafka-3.9 java none local", f"kafka-4.4 {KILL}"]),
-        ("", {"targets": ["kafka-4.1", "kafka-4.4"]}, [f"kafka-{line} {KILL}" for line in ("4.1", "4.1.9", "4.4")]),
-        ("targets = ['kafka-4.1']\n[[soak]]", {}, [f"kafka-4.1 {SOAK}", f"kafka-4.1.9 {SOAK}"]),
-        ("targets = ['kafka-4.*']\n[[matrix]]\n[[soak]]\ntargets = ['kafka-4.[34]']", {},
-         [*(f"kafka-{line} {KILL}" for line in ("4.0", "4.1", "4.1.9", "4.2", "4.3", "4.4")),
-          f"kafka-4.3 {SOAK}", f"kafka-4.4 {SOAK}"]),
-        ("", {"targets": ["sim-kafka", "kafka-4.4"], "runtimes": ["local", "docker"]},
-         ["sim-kafka librdkafka kill sim", f"kafka-4.4 {KILL}", "kafka-4.4 librdkafka kill docker"]),
-    ],
-    ids=["each cell once before any repeat", "the command line wins", "blocks share the keys above", "newer patches",
-         "soaks alone", "patterns", "a simulated target has one runtime"],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "options", "runs"), [
+    ("", {"targets": ["kafka-3.9", "kafka-4.4"], "repeats": 2},
+     [f"kafka-{line} {KILL}{repeat}" for repeat in ("", ", repeat 1") for line in ("3.9", "4.4")]),
+    ("targets = ['kafka-3.9']\n[[matrix]]\ntargets = ['kafka-4.0']", {"targets": ["kafka-4.4"]},
+     [f"kafka-4.4 {KILL}"]),
+    (f"{SHARED}[[matrix]]\nnemeses = ['kill', 'none']\nclients = ['java']\n[[matrix]]\ntargets = ['kafka-4.4']", {},
+     ["kafka-3.9 java kill local", "kafka-3.9 java none local", f"kafka-4.4 {KILL}"]),
+    ("", {"targets": ["kafka-4.1", "kafka-4.4"]}, [f"kafka-{line} {KILL}" for line in ("4.1", "4.1.9", "4.4")]),
+    ("targets = ['kafka-4.1']\n[[soak]]", {}, [f"kafka-4.1 {SOAK}", f"kafka-4.1.9 {SOAK}"]),
+    ("targets = ['kafka-4.*']\n[[matrix]]\n[[soak]]\ntargets = ['kafka-4.[34]']", {},
+     [*(f"kafka-{line} {KILL}" for line in ("4.0", "4.1", "4.1.9", "4.2", "4.3", "4.4")),
+      f"kafka-4.3 {SOAK}", f"kafka-4.4 {SOAK}"]),
+    ("", {"targets": ["sim-kafka", "kafka-4.4"], "runtimes": ["local", "docker"]},
+     ["sim-kafka librdkafka kill sim", f"kafka-4.4 {KILL}", "kafka-4.4 librdkafka kill docker"]),
+], ids=["each cell once before any repeat", "the command line wins", "blocks share the keys above", "newer patches",
+        "soaks alone", "patterns", "a simulated target has one runtime"])  # fmt: skip
 def test_the_runs_of_a_matrix(tmp_path: Path, text: str, options: dict[str, Any], runs: list[str]) -> None:
     night = matrix(written(tmp_path, text), **options)
     assert list(map(str, night.outages)) == runs

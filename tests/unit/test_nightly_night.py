@@ -79,9 +79,7 @@ def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     assert progress.limits == [50.0, 30.0]
 
 
-def test_a_night_that_goes_on_is_left_alone_and_read_again_later(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_night_that_goes_on_is_left_alone_and_read_later(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.UsageError, match=r"is still in progress \(process \d+\); end that first"):
         Ledger.reopen(ledger.path)
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)

@@ -1,5 +1,6 @@
-"""Hosts for brokers: how they are named, and which are refused."""
+"""Hosts for brokers: how they are named, which are refused, and the end of a run on some that do not answer."""
 
+import json
 import re
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,7 +10,8 @@ import pytest
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, SSHException
 
 from harness.errors import UsageError
-from harness.host import nodes
+from harness.host import node_runs, nodes
+from harness.host.leftovers import NODES_FILE
 from harness.host.nodes import Access, Node, NodeConnection, parse_nodes, read_hosts_file
 from harness.json_codec import from_json, to_json
 
@@ -114,9 +116,7 @@ KEY = paramiko.RSAKey.generate(1024)
     ],
     ids=["silent", "the key", "another host", "no ssh"],
 )
-def test_a_failed_login_is_reported_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
-) -> None:
+def test_a_failed_login_has_its_reason(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str) -> None:
     monkeypatch.setattr(paramiko.SSHClient, "connect", Mock(side_effect=error))
     with pytest.raises(UsageError) as refused:
         NodeConnection(NODE, Access((NODE,)))
@@ -134,3 +134,22 @@ def test_an_unknown_host_key_is_rejected_unless_it_is_pinned() -> None:
 def test_known_hosts_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"login to root@n1:22 failed: .*No such file"):
         NodeConnection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))
+
+
+def test_a_node_that_cannot_be_reached_is_no_reason_to_leave_brokers_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = Access(tuple(Node(host, 22, "u") for host in ("n1", "n2", "n3")))
+    (tmp_path / NODES_FILE).write_text(json.dumps(to_json(access)))
+    shells = {host: Mock(return_value="") for host in ("n2", "n3")}
+
+    def log_in(node: Node, _access: Access) -> Mock:
+        if node.host == "n1":
+            raise UsageError("login to u@n1:22 failed: no route to host")
+        return Mock(shell=shells[node.host])
+
+    monkeypatch.setattr(node_runs, "NodeConnection", log_in)
+    with pytest.raises(UsageError, match="no route to host"):
+        node_runs.remove(tmp_path, "run")
+    kills = [sum("kill -KILL" in call.args[0] for call in shell.call_args_list) for shell in shells.values()]
+    assert kills == [1, 1]

@@ -96,25 +96,22 @@ BATCH = {"do": "write-batch", "process": "i"}
 NO_OPERATIONS: tuple[Any, ...] = (None, [], "write", {**WRITE, "do": None})
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        *((content, "is not an operation") for content in NO_OPERATIONS),
-        ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
-        ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
-        ({**WRITE, "partition": True}, "wrong type: partition$"),
-        ({**WRITE, "key": None}, "wrong type: key$"),
-        ({**WRITE, "more": 1}, "wrong type: more$"),
-        ({**WRITE, "at_s": -1.0}, "at_s is not a time: -1.0"),
-        ({**WRITE, "at_s": float("nan")}, "at_s is not a time"),
-        ({**WRITE, "at_s": "now"}, "at_s is not a time"),
-        ({"do": "write", "key": "k"}, "wrong type: process$"),
-        ({**BATCH, "keys": "K"}, "wrong type: keys$"),
-        ({**BATCH, "keys": ["K", 1]}, "wrong type: keys$"),
-        ({"do": "cleaner-pass", "brokers": [True]}, "wrong type: brokers$"),
-        ({"do": "cleaner-pass"}, "wrong type: brokers$"),
-    ],
-)
+@pytest.mark.parametrize(("content", "says"), [
+    *((content, "is not an operation") for content in NO_OPERATIONS),
+    ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
+    ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
+    ({**WRITE, "partition": True}, "wrong type: partition$"),
+    ({**WRITE, "key": None}, "wrong type: key$"),
+    ({**WRITE, "more": 1}, "wrong type: more$"),
+    ({**WRITE, "at_s": -1.0}, "at_s is not a time: -1.0"),
+    ({**WRITE, "at_s": float("nan")}, "at_s is not a time"),
+    ({**WRITE, "at_s": "now"}, "at_s is not a time"),
+    ({"do": "write", "key": "k"}, "wrong type: process$"),
+    ({**BATCH, "keys": "K"}, "wrong type: keys$"),
+    ({**BATCH, "keys": ["K", 1]}, "wrong type: keys$"),
+    ({"do": "cleaner-pass", "brokers": [True]}, "wrong type: brokers$"),
+    ({"do": "cleaner-pass"}, "wrong type: brokers$"),
+])  # fmt: skip
 def test_a_wrong_step_is_refused(content: Any, says: str) -> None:
     with pytest.raises(UsageError, match=f"^step 3: .*{says}"):
         step_of(content, "step 3")
@@ -134,16 +131,13 @@ def shape(scenario: Scenario) -> tuple[list[str], ...]:
     return tuple([str(operation) for operation in phase if not isinstance(operation, Begin)] for phase in phases)
 
 
-@pytest.mark.parametrize(
-    ("like", "steps"),
-    [
-        ("tombstone-divergence", "p puts K; 2 leaves; p deletes K"),
-        ("aborted-to-committed-delete", "p puts K; t deletes K; 2 leaves; t aborts; t puts good; t commits"),
-        ("committed-to-aborted-delete",
-         "p puts K; t deletes K; 2 leaves; t commits; 1 cleans; t puts garbage; t aborts"),
-        ("stuck-lso", "t puts K; 2 leaves; t commits; p puts K"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("like", "steps"), [
+    ("tombstone-divergence", "p puts K; 2 leaves; p deletes K"),
+    ("aborted-to-committed-delete", "p puts K; t deletes K; 2 leaves; t aborts; t puts good; t commits"),
+    ("committed-to-aborted-delete",
+     "p puts K; t deletes K; 2 leaves; t commits; 1 cleans; t puts garbage; t aborts"),
+    ("stuck-lso", "t puts K; 2 leaves; t commits; p puts K"),
+])  # fmt: skip
 def test_known_payloads_come_out_of_their_schedules(like: str, steps: str) -> None:
     known = scenarios_by_name()[like]
     made = scenario_of(schedule(f"{steps}; {PASSES}", str(known.anomaly)))
@@ -158,22 +152,19 @@ def test_what_a_plain_client_writes_beside_a_transaction() -> None:
     assert not made.late
 
 
-@pytest.mark.parametrize(
-    ("steps", "says"),
-    [
-        ("p puts K; p deletes K", "needs one fault by which a broker leaves, and its end"),
-        ("t puts K; 2 leaves; 2 returns; 2 leaves; 2 returns", "needs one fault"),
-        ("t puts K; 2 leaves; t commits; 2 returns; p puts K",
-         "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest"),
-        (f"t puts K; 2 leaves; 4 is added; t commits; {PASSES}", "step 3, '4 is added', is not supported by harness"),
-        (f"t puts K; 2 leaves; t commits; {PASSES}; 2 cleans", "compaction and clients rest"),
-        ("t puts K; 2 returns; t commits; 2 leaves", "needs one fault"),
-        (f"t puts K; 2 lags; t commits; {PASSES}", "step 2, '2 lags', is not supported by harness run"),
-        (f"t puts K; u puts K; 2 leaves; t commits; u aborts; {PASSES}", "not t, u"),
-        (f"p puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
-        (f"t puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("steps", "says"), [
+    ("p puts K; p deletes K", "needs one fault by which a broker leaves, and its end"),
+    ("t puts K; 2 leaves; 2 returns; 2 leaves; 2 returns", "needs one fault"),
+    ("t puts K; 2 leaves; t commits; 2 returns; p puts K",
+     "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest"),
+    (f"t puts K; 2 leaves; 4 is added; t commits; {PASSES}", "step 3, '4 is added', is not supported by harness"),
+    (f"t puts K; 2 leaves; t commits; {PASSES}; 2 cleans", "compaction and clients rest"),
+    ("t puts K; 2 returns; t commits; 2 leaves", "needs one fault"),
+    (f"t puts K; 2 lags; t commits; {PASSES}", "step 2, '2 lags', is not supported by harness run"),
+    (f"t puts K; u puts K; 2 leaves; t commits; u aborts; {PASSES}", "not t, u"),
+    (f"p puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
+    (f"t puts K; 2 leaves; p puts K; {PASSES}", "nothing that can be missed"),
+])  # fmt: skip
 def test_what_cannot_be_replayed_is_refused(steps: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         scenario_of(schedule(steps))
@@ -194,19 +185,16 @@ def test_a_file_gives_what_was_written(tmp_path: Path) -> None:
         read_schedule(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "not a schedule of this release"),
-        (json.dumps({"schema": 2}), "not a schedule of this release"),
-        (json.dumps({"schema": 1, "finding": "a"}), "it has no list of steps"),
-        (json.dumps({"schema": 1, "steps": [1]}), "step 1: 1 is not an operation; give one of"),
-        (json.dumps({"schema": 1, "steps": ["p puts K"]}), "step 1: 'p puts K' is not an operation"),
-        (json.dumps({"schema": 1, "steps": [], "finding": 1}), "finding is not a text"),
-        (json.dumps({"schema": 1, "steps": [], "plan": {"seed": 1}}), "the plan is wrong"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("{", "is not JSON"),
+    ("[]", "not a schedule of this release"),
+    (json.dumps({"schema": 2}), "not a schedule of this release"),
+    (json.dumps({"schema": 1, "finding": "a"}), "it has no list of steps"),
+    (json.dumps({"schema": 1, "steps": [1]}), "step 1: 1 is not an operation; give one of"),
+    (json.dumps({"schema": 1, "steps": ["p puts K"]}), "step 1: 'p puts K' is not an operation"),
+    (json.dumps({"schema": 1, "steps": [], "finding": 1}), "finding is not a text"),
+    (json.dumps({"schema": 1, "steps": [], "plan": {"seed": 1}}), "the plan is wrong"),
+])  # fmt: skip
 def test_files_that_are_no_schedules(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(text)

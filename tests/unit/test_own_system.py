@@ -110,10 +110,8 @@ def runtime(folder: Path, text: str) -> LocalRuntime:
 
 
 def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(tmp_path: Path) -> None:
-    subject, wait = (
-        runtime(tmp_path, SCRIPT.replace("^up {id}", "^up")),
-        partial(RealClock().wait_until, timeout_s=BOUND_S),
-    )
+    subject = runtime(tmp_path, SCRIPT.replace("^up {id}", "^up"))
+    wait = partial(RealClock().wait_until, timeout_s=BOUND_S)
     own = subject.own
     assert own is not None
     with closing(subject):

@@ -122,9 +122,7 @@ def test_files_that_are_not_cut_and_an_incomplete_append_without_records(tmp_pat
         ("a-topic-12/00000000000000000007.log", ("a-topic", 12)),
     ],
 )
-def test_only_files_that_a_broker_loads_have_records(
-    file: str, partition: tuple[str, int] | None, tmp_path: Path
-) -> None:
+def test_only_files_a_broker_loads_have_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
     write(tmp_path, {file: batch(7)})
     (file_cut,) = cut_unsynced(tmp_path, {})
     assert (file_cut.lost and file_cut.lost.topic_partition) == partition

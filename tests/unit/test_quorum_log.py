@@ -91,9 +91,7 @@ def test_a_user_without_the_right_gets_a_note(tmp_path: Path) -> None:
         (NOBODY, CLUSTER_ID, "c:101: .*Connection refused"),
     ],
 )
-def test_an_address_without_a_controller_of_this_cluster_is_rejected(
-    address: Address, cluster_id: str, words: str
-) -> None:
+def test_an_address_of_no_controller_of_this_cluster_is_rejected(address: Address, cluster_id: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"--controllers: {words}"):
         verify_controllers(FakeQuorum(LOG).client(), [address], cluster_id)
 

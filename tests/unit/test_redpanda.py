@@ -173,9 +173,7 @@ def stored_batch(batch: bytes, raft_offset: int) -> bytes:
 
 
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
-def test_files_are_moved_and_those_of_a_broker_that_is_down_converted(
-    subject: Subject, tmp_path: Path, *, is_up: bool
-) -> None:
+def test_files_are_moved_and_of_a_stopped_broker_converted(subject: Subject, tmp_path: Path, *, is_up: bool) -> None:
     segment = stored_batch(encode_batch(base_offset=0, records=[Record(0, 1000, b"K", b"V")]), 0)
     (tmp_path / "0-1-v1.log").write_bytes(segment)
     subject.control.file_logs(tmp_path, is_up=is_up)

@@ -192,9 +192,7 @@ def test_without_a_rate_nothing_is_changed(cluster: FakeCluster) -> None:
     assert (settings.values, cluster.log) == ({}, [])
 
 
-def test_a_rate_that_somebody_changed_is_left_alone_and_one_of_a_broker_that_is_down_is_put_back_later(
-    cluster: FakeCluster,
-) -> None:
+def test_a_changed_rate_is_left_alone_and_one_of_a_broker_that_is_down_is_put_back_later(cluster: FakeCluster) -> None:
     settings = FakeSettings()
     throttle = ChannelThrottle(journal_of(cluster), settings, RATE)
     throttle.limit([ENTRY])

@@ -50,14 +50,11 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     assert cluster.answers([TP]).brokers[2].usable_bytes == 300
 
 
-@pytest.mark.parametrize(
-    ("brokers", "condition"),
-    [
-        (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
-        (RepairedBrokers(silent={3}), "an answer of broker 3"),
-        (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
-    ],
-)
+@pytest.mark.parametrize(("brokers", "condition"), [
+    (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
+    (RepairedBrokers(silent={3}), "an answer of broker 3"),
+    (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
+])  # fmt: skip
 def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: RepairedBrokers, condition: str) -> None:
     assert cluster_of(brokers).observe([ENTRY])[TP] == condition
 
@@ -90,24 +87,20 @@ PLAN = plan_of(verdict(finding(topic="t", right=[1, 3])))
 REQUEST = RepairRequest(BOOTSTRAP, PLAN, "audit-1")
 
 
-def cluster() -> LiveRepairCluster:
-    return LiveRepairCluster(BOOTSTRAP, dial=RepairedBrokers())
-
-
 def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     guarded = FakeCluster({})
     channel = FakeChannel(guarded)
-    (refused,) = look(REQUEST, cluster(), channel).refused
+    (refused,) = look(REQUEST, cluster_of(RepairedBrokers()), channel).refused
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
     entry = replace(ENTRY, audit="audit-0")
     RepairJournal(channel).store(entry)
-    looked = look(REQUEST, cluster(), channel)
+    looked = look(REQUEST, cluster_of(RepairedBrokers()), channel)
     assert (looked.resumed, looked.refused) == ((entry,), ())
 
 
 def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "LiveRepairCluster", lambda _: cluster())
+    monkeypatch.setattr(run, "LiveRepairCluster", lambda _: cluster_of(RepairedBrokers()))
     monkeypatch.setattr(run, "KafkaChannel", lambda *_: pytest.fail("the channel of another cluster was opened"))
     other = replace(REQUEST, plan=replace(PLAN, cluster_id="c2"))
     with pytest.raises(UsageError, match="the audit was of cluster c2, and the brokers are of cluster c1"):
@@ -191,18 +184,15 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
     assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
 
-@pytest.mark.parametrize(
-    ("cluster_answers", "why"),
-    [
-        (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
-        (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
-        (answers(brokers=(1, 3, 4)), "broker 2 is down"),
-        (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
-        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
-        (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
-        (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "t-0 to be in the metadata"),
-    ],
-)
+@pytest.mark.parametrize(("cluster_answers", "why"), [
+    (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
+    (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
+    (answers(brokers=(1, 3, 4)), "broker 2 is down"),
+    (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
+    (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
+    (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
+    (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "t-0 to be in the metadata"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_the_reason(cluster_answers: ClusterAnswers, why: str) -> None:
     result = prepared(cluster_answers)
     assert result.entries == ()
@@ -252,8 +242,6 @@ def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stop
 def test_the_audit_has_to_be_of_this_cluster() -> None:
     assert check_cluster(plan_of_tasks(), "c1") == []
     assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
-    with pytest.raises(UsageError, match="the audit was of cluster c1, and the brokers are of cluster c2"):
-        check_cluster(plan_of_tasks(), "c2")
 
 
 def test_an_observation_is_what_every_broker_says() -> None:

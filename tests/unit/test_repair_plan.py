@@ -50,10 +50,8 @@ def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n}
         for topic, n in dict.fromkeys((one["topic"], one["partition"]) for one in of_findings)
     ]
-    target, run_id = (
-        {"name": "cluster", "cluster_id": "c1", "topic_ids": {"orders": "id"}},
-        "audit-2026-11-24T10-20-30Z-ab12",
-    )
+    target = {"name": "cluster", "cluster_id": "c1", "topic_ids": {"orders": "id"}}
+    run_id = "audit-2026-11-24T10-20-30Z-ab12"
     audit = findings.verdict(run_id=run_id, target=target, findings=list(of_findings), scenarios=scenarios)
     return {**to_json(audit), **more}
 
@@ -65,17 +63,13 @@ def plan_of(content: Any, *arguments: Any, **named: Any) -> RepairPlan:
 DISPUTED = undecided(([1, 3], "a delete"), ([2], "the value"))
 
 
-@pytest.mark.parametrize(
-    ("of_findings", "right", "expected"),
-    [
-        ([finding(right=[1, 3]), finding(offset=9, right=[1])], {}, ((2,), (1, 3))),
-        ([finding(2, right=[1, 3]), finding(3, right=[1])], {}, ((2, 3), (1,))),
-        ([DISPUTED], {ORDERS: 1}, ((2,), (1, 3))),
-        ([DISPUTED, undecided(([1], "x"), ([2, 3], "y"), offset=7)], {ORDERS: 1}, ((2, 3), (1,))),
-        ([finding(right=[])], {ORDERS: 3}, ((2,), (3,))),
-    ],
-    ids=["decided", "right in one and wrong in another", "a person decides", "twice", "only the wrong one is decided"],
-)
+@pytest.mark.parametrize(("of_findings", "right", "expected"), [
+    ([finding(right=[1, 3]), finding(offset=9, right=[1])], {}, ((2,), (1, 3))),
+    ([finding(2, right=[1, 3]), finding(3, right=[1])], {}, ((2, 3), (1,))),
+    ([DISPUTED], {ORDERS: 1}, ((2,), (1, 3))),
+    ([DISPUTED, undecided(([1], "x"), ([2, 3], "y"), offset=7)], {ORDERS: 1}, ((2, 3), (1,))),
+    ([finding(right=[])], {ORDERS: 3}, ((2,), (3,))),
+], ids=["decided", "right in one, wrong in another", "a person decides", "twice", "only what is wrong"])  # fmt: skip
 def test_a_wrong_replica_is_rebuilt_from_those_that_are_right(
     of_findings: list[dict[str, Any]], right: dict[Any, int], expected: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
@@ -87,16 +81,12 @@ def test_a_wrong_replica_is_rebuilt_from_those_that_are_right(
     assert plan.audited_at == datetime(2026, 11, 24, 10, 20, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("of_findings", "serves"),
-    [
-        ([finding(right=[])], ()),
-        ([finding()], ()),
-        ([finding(2, right=[3]), finding(3, right=[2])], ()),
-        ([finding(right=[1, 3]), DISPUTED], ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")),
-    ],
-    ids=["none is shown to be right", "an answer of brokers", "each is wrong somewhere", "another is undecided"],
-)
+@pytest.mark.parametrize(("of_findings", "serves"), [
+    ([finding(right=[])], ()),
+    ([finding()], ()),
+    ([finding(2, right=[3]), finding(3, right=[2])], ()),
+    ([finding(right=[1, 3]), DISPUTED], ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")),
+], ids=["none is shown to be right", "an answer of brokers", "each is wrong", "another is undecided"])  # fmt: skip
 def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(
     of_findings: list[dict[str, Any]], serves: tuple[str, ...]
 ) -> None:
@@ -112,15 +102,11 @@ def test_replicas_that_were_not_read_are_those_that_brokers_named() -> None:
     assert [partition.replicas for partition in plan_of(quick).undecided] == [(1, 2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("of_findings", "broker", "message"),
-    [
-        ([finding(right=[])], 2, "the audit shows that this replica is wrong"),
-        ([undecided(([1], "a"), ([2], "b"))], 3, "did not compare this replica at offset 5"),
-        ([undecided(([1], "a"), ([2], "b")), finding(1, offset=6)], 1, "the audit shows that this replica is wrong"),
-        ([finding(anomaly="hanging-transaction", producer_id=7)], 1, "its replicas do not disagree"),
-    ],
-)
+@pytest.mark.parametrize(("of_findings", "broker", "message"), [
+    ([undecided(([1], "a"), ([2], "b"))], 3, "did not compare this replica at offset 5"),
+    ([undecided(([1], "a"), ([2], "b")), finding(1, offset=6)], 1, "the audit shows that this replica is wrong"),
+    ([finding(anomaly="hanging-transaction", producer_id=7)], 1, "its replicas do not disagree"),
+])  # fmt: skip
 def test_a_person_cannot_contradict_the_audit(of_findings: list[dict[str, Any]], broker: int, message: str) -> None:
     with pytest.raises(UsageError, match=f"--right orders-0={broker}: .*{message}"):
         plan_of(verdict(*of_findings), {ORDERS: broker})
@@ -134,17 +120,14 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
     assert [task.partition for task in plan.tasks] == [("orders", 1)]
 
 
-@pytest.mark.parametrize(
-    ("name", "is_flink"),
-    [
-        ("orders-sink-0-17", True),
-        ("a-b-12-1099511627776", True),
-        ("orders-7", False),
-        ("app-0_1", False),
-        ("app-123e4567-e89b-12d3-a456-426614174000-1", False),
-        (None, False),
-    ],
-)
+@pytest.mark.parametrize(("name", "is_flink"), [
+    ("orders-sink-0-17", True),
+    ("a-b-12-1099511627776", True),
+    ("orders-7", False),
+    ("app-0_1", False),
+    ("app-123e4567-e89b-12d3-a456-426614174000-1", False),
+    (None, False),
+])  # fmt: skip
 def test_a_transaction_that_flink_may_commit_is_left_to_a_person(name: str | None, is_flink: bool) -> None:  # noqa: FBT001
     witness = {"transactional_id": name}
     content = verdict(finding(anomaly="hanging-transaction", producer_id=7, witness=witness))
@@ -170,21 +153,16 @@ def test_groups_whose_offsets_differ_are_named() -> None:
 def test_a_choice_of_partitions_leaves_the_others_out() -> None:
     two = verdict(finding(right=[1]), finding(right=[1], partition=1))
     assert [task.partition for task in plan_of(two, only=[("orders", 1)]).tasks] == [("orders", 1)]
-    with pytest.raises(UsageError, match="orders-2: the audit has no finding on this partition"):
-        plan_of(two, only=[("orders", 2)])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({}, "not a verdict"),
-        ([], "not a verdict"),
-        (verdict(schema=2), "of schema 2"),
-        (verdict(scenarios=[{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]),
-         "the verdict of a run"),
-        (verdict(findings=[{}]), r"a damaged verdict: Verdict.findings\[0\] has no anomaly"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "message"), [
+    ({}, "not a verdict"),
+    ([], "not a verdict"),
+    (verdict(schema=2), "of schema 2"),
+    (verdict(scenarios=[{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]),
+     "the verdict of a run"),
+    (verdict(findings=[{}]), r"a damaged verdict: Verdict.findings\[0\] has no anomaly"),
+])  # fmt: skip
 def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan_of(content)
@@ -217,23 +195,20 @@ def refusal(*arguments: str) -> str:
     return ended.exception.format_message() if isinstance(ended.exception, click.UsageError) else str(ended.exception)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((*HERE,), "give --plan or --apply"),
-        ((*HERE, "--plan", "--apply"), "give --plan or --apply, and not both"),
-        (("--plan",), "Missing option '--bootstrap-server'"),
-        ((*HERE, "--plan"), "no broker answers"),
-        ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),
-        ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding"),
-        ((*HERE, "--apply", "--right", "orders-1=x"), "give TOPIC-PARTITION=BROKER"),
-        ((*HERE, "--apply", "--right", "1"), "name the partitions by --partition"),
-        ((*HERE, "--apply", "--right", "orders-1=1"), "save the folder of the partition of every replica first"),
-        ((*HERE, "--apply", "--right", "orders-1=1", "--saved-folders", "."), "1/orders-1 has no segment"),
-        ((*HERE, "--apply", "--right", "orders-1=1", "--saved-elsewhere"), "no broker answers"),
-        ((*HERE, "--plan", "--right", "orders-0=2"), "the audit shows that this replica is wrong"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ((*HERE,), "give --plan or --apply"),
+    ((*HERE, "--plan", "--apply"), "give --plan or --apply, and not both"),
+    (("--plan",), "Missing option '--bootstrap-server'"),
+    ((*HERE, "--plan"), "no broker answers"),
+    ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),
+    ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding on this partition"),
+    ((*HERE, "--apply", "--right", "orders-1=x"), "give TOPIC-PARTITION=BROKER"),
+    ((*HERE, "--apply", "--right", "1"), "name the partitions by --partition"),
+    ((*HERE, "--apply", "--right", "orders-1=1"), "save the folder of the partition of every replica first"),
+    ((*HERE, "--apply", "--right", "orders-1=1", "--saved-folders", "."), "1/orders-1 has no segment"),
+    ((*HERE, "--apply", "--right", "orders-1=1", "--saved-elsewhere"), "no broker answers"),
+    ((*HERE, "--plan", "--right", "orders-0=2"), "--right orders-0=2: the audit shows that this replica is wrong"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_refused(audit: Path, arguments: tuple[str, ...], expected: str) -> None:
     assert expected in refusal(str(audit), *arguments)
 

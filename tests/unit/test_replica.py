@@ -100,9 +100,7 @@ def take(
     return network
 
 
-def test_a_stalled_fetch_is_repeated_on_other_connections_and_then_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stalled_fetch_is_repeated_and_then_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS - 1)
     assert network.opened == network.closed == snapshot.FETCH_ATTEMPTS
     (stored,) = tmp_path.rglob("batches.bin")

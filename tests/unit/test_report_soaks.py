@@ -88,9 +88,7 @@ def test_the_whole_history_is_read_where_there_is_one(tmp_path: Path) -> None:
     assert len(read_round(written_round(tmp_path, 2, WHOLE_HISTORY)).operations) == 1
 
 
-def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_own_high_watermark(
-    tmp_path: Path,
-) -> None:
+def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_high_watermark(tmp_path: Path) -> None:
     played = read_round(written_round(tmp_path))
     assert lags(played, 1) == [([0.0, 0.5, 2.0], [0.0, 0.0, 0.0])]
     assert lags(played, 2) == [([0.0, 0.5, 2.0], [4.0, 1.0, 6.0])]

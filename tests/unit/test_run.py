@@ -116,16 +116,12 @@ def test_a_run_is_one_fixed_schedule() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("chosen", "operations"),
-    [
-        ({"nemesis": "kill", "anomaly": "aborted-to-committed"},
-         [REMOVED, "aborted-to-committed.tx puts good", "aborted-to-committed.tx commits"]),
-        ({"nemesis": "pause", "absent": 2}, ["pause begins on broker 2", "pause begins on broker 3"]),
-        ({"nemesis": "relay"}, ["relay: broker 2 is exposed to the removal", "snapshot before-return"]),
-    ],
-    ids=["late transactions", "brokers that leave together", "two acts"],
-)  # fmt: skip
+@pytest.mark.parametrize(("chosen", "operations"), [
+    ({"nemesis": "kill", "anomaly": "aborted-to-committed"},
+     [REMOVED, "aborted-to-committed.tx puts good", "aborted-to-committed.tx commits"]),
+    ({"nemesis": "pause", "absent": 2}, ["pause begins on broker 2", "pause begins on broker 3"]),
+    ({"nemesis": "relay"}, ["relay: broker 2 is exposed to the removal", "snapshot before-return"]),
+], ids=["late transactions", "brokers that leave together", "two acts"])  # fmt: skip
 def test_operations_in_a_row(chosen: dict[str, Any], operations: list[str]) -> None:
     assert "\n".join(operations) in "\n".join(described(**chosen))
 
@@ -148,19 +144,16 @@ def test_the_schedule_of_a_run_can_be_replayed(tmp_path: Path, anomaly: str) -> 
 FAILURE = HarnessError("broker 3 ended by itself")
 
 
-@pytest.mark.parametrize(
-    ("error", "is_observing", "end", "is_raised"),
-    [
-        (None, True, ("complete", None), False),
-        (TimeLimitError("the limit"), True, ("time-limit", "the limit"), False),
-        (TimeLimitError("the limit"), False, ("time-limit", "the limit"), False),
-        (FAILURE, True, ("failed", str(FAILURE)), False),
-        (ValueError("no"), True, ("failed", "ValueError: no"), False),
-        (FAILURE, False, ("failed", str(FAILURE)), True),
-        (KeyboardInterrupt(), True, ("interrupted", "interrupted"), True),
-        (KeyboardInterrupt(), False, ("interrupted", "interrupted"), True),
-    ],
-)
+@pytest.mark.parametrize(("error", "is_observing", "end", "is_raised"), [
+    (None, True, ("complete", None), False),
+    (TimeLimitError("the limit"), True, ("time-limit", "the limit"), False),
+    (TimeLimitError("the limit"), False, ("time-limit", "the limit"), False),
+    (FAILURE, True, ("failed", str(FAILURE)), False),
+    (ValueError("no"), True, ("failed", "ValueError: no"), False),
+    (FAILURE, False, ("failed", str(FAILURE)), True),
+    (KeyboardInterrupt(), True, ("interrupted", "interrupted"), True),
+    (KeyboardInterrupt(), False, ("interrupted", "interrupted"), True),
+])  # fmt: skip
 def test_the_end_of_a_run_is_written_down(
     error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
 ) -> None:
@@ -212,9 +205,7 @@ def test_seconds_are_added_up_by_stage() -> None:
 
 
 @pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("applications.jsonl")])
-def test_an_application_that_fails_is_reported_and_takes_nothing_away(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_application_is_told_and_takes_nothing_away(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.play.applications.follow", Mock(side_effect=error))
     manifest: Any = FakeManifest(content={"status": "complete"})
     prepared: Any = SimpleNamespace(plan=None, installed="Kafka Streams")

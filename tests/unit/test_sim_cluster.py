@@ -460,9 +460,7 @@ def test_records_that_are_deleted_go_from_every_replica(subject: Subject) -> Non
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_what_a_failed_leader_had_alone_stays_lost_when_what_replaced_it_is_deleted(
-    subject: Subject, *, deletes: bool
-) -> None:
+def test_what_a_failed_leader_had_alone_stays_lost_when_others_are_deleted(subject: Subject, *, deletes: bool) -> None:
     """A deletion raises the starts of leader epochs, above the offset of what was lost."""
     producer, transactional, offsets = subject.producer(), subject.producer("tx"), list[int]()
     subject.put(transactional, "a")

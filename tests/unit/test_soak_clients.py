@@ -229,9 +229,7 @@ def test_after_a_failure_a_new_producer_goes_on(tmp_path: Path, *, certainly: bo
     assert done[done.index((kind, "commit", 1)) + 1] == ("ok", "init", None)
 
 
-def test_a_record_that_is_not_acknowledged_ends_the_transaction_and_one_without_an_offset_does_not(
-    tmp_path: Path,
-) -> None:
+def test_an_unacknowledged_record_ends_the_transaction_and_one_without_an_offset_does_not(tmp_path: Path) -> None:
     assert ("fail", "produce", 1) in play(tmp_path / "a", FakeLibrary({"send": True}), PUT, COMMIT)
     done = play(tmp_path / "b", FakeLibrary({"answer": False}), PUT, COMMIT)
     assert ("info", "produce", 1) in done

@@ -35,7 +35,7 @@ AUDITED = audited_verdict("t")
 WRITTEN = {(TP, 99): WrittenRecord(99, *TP, "z", is_delete=False, transaction=None, offset=99)}
 NOTHING = CheckedRound()
 UNDELETED = Wrong(STATE, "k", "the value of write 1", "no value", due=0)
-LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
+GONE = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 
 
 def truth_of(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
@@ -126,9 +126,7 @@ def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "differences"), [("unknown", 0), (COMMITTED, 1)])
-def test_clients_need_not_agree_about_a_transaction_whose_outcome_they_do_not_know(
-    outcome: str, differences: int
-) -> None:
+def test_clients_need_not_agree_about_a_transaction_of_unknown_outcome(outcome: str, differences: int) -> None:
     at = {(TP, 3): WrittenRecord(1, *TP, "k", is_delete=False, transaction=9, offset=3)}
     actual = replace(truth(), transactions={9: Transaction(9, "id", outcome)}, at=at)
     assert len(verdict(actual, CheckedRound([row("stuck-lso")]))["unexplained"]) == differences
@@ -143,7 +141,7 @@ def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None
 
 
 def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
-    result = verdict(truth(LOST), UNNAMED)
+    result = verdict(truth(GONE), UNNAMED)
     assert (result["verdict"], result["findings"]) == (UNKNOWN, [])
     assert [entry["found_by"] for entry in result["unexplained"]] == [CLIENTS, CHECKERS]
     unknown_key = replace(truth(), unknown_keys=frozenset({(TP, "k")}))
@@ -151,7 +149,7 @@ def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
 
 
 def test_what_clients_can_name_is_not_unexplained() -> None:
-    carried_out = replace(LOST, counts_aborted=(7,))
+    carried_out = replace(GONE, counts_aborted=(7,))
     result = verdict(replace(truth(carried_out), followed={(TP, 7): {"committed"}}), UNNAMED)
     assert (named(result), result["findings"][0]["found_by"]) == ([("aborted-to-committed", 2)], [CLIENTS])
     assert result["unexplained"] == []
@@ -227,7 +225,6 @@ AUDITED_BOTH = audited_verdict("t", "u")
 ALONE = Loss(2, TP, 8, 12, was_alone=True)
 SKIPPED = Loss(2, TP, 8, 12, is_hole=True)
 OF_OUTCOMES = Loss(2, ("__transaction_state", 0), 90, 95, was_alone=True)
-GONE = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 OLD = replace(GONE, here="the value of write 0")
 OPEN = Wrong(STUCK, "k", "open", "committed", 7, 3, 9)
 

@@ -79,24 +79,19 @@ def test_a_round_that_is_written_down_is_a_schedule_and_can_be_judged_later(tmp_
         read_played(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [
-        ("tombstone-divergence", [(1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)]),
-        ("stuck-lso", [(1, put(T)), (3, KILL), (8, ABORTS), (15, START)]),
-        ("aborted-to-committed",
-         [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)]),
-        # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
-        ("tombstone-divergence",
-         [(1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS), (13, put(T, "other")), (13.3, ABORTS),
-          (13.4, RESUME)]),
-        (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
-                (7, soaked.DIES)]),
-    ],
-)  # fmt: skip
-def test_anomalies_are_found_by_what_clients_know(
-    tmp_path: Path, name: str | None, steps: list[tuple[float, Operation]]
-) -> None:
+@pytest.mark.parametrize(("name", "steps"), [
+    ("tombstone-divergence", [(1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)]),
+    ("stuck-lso", [(1, put(T)), (3, KILL), (8, ABORTS), (15, START)]),
+    ("aborted-to-committed",
+     [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)]),
+    # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
+    ("tombstone-divergence",
+     [(1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS), (13, put(T, "other")), (13.3, ABORTS),
+      (13.4, RESUME)]),
+    (None, [(1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")),
+            (7, soaked.DIES)]),
+])  # fmt: skip
+def test_clients_know_of_anomalies(tmp_path: Path, name: str | None, steps: list[tuple[float, Operation]]) -> None:
     assert wrong_after(tmp_path / "round", *steps) == ({} if name is None else {2: {name}})
 
 
@@ -150,13 +145,10 @@ def test_what_was_lost_is_found(tmp_path: Path) -> None:
     assert wrong_names(folder.path, played) == {3: {"unexplained"}}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"plan": {}}, "step 1: the plan has no client p"),
-        ({"steps": [{"at_s": 0, "do": "die", "process": "nobody"}]}, "the plan has no client nobody"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"plan": {}}, "step 1: the plan has no client p"),
+    ({"steps": [{"at_s": 0, "do": "die", "process": "nobody"}]}, "the plan has no client nobody"),
+])  # fmt: skip
 def test_what_is_no_round_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "round.json"
     write_round(path, play_steps(tmp_path / "round", (1, put(P))))
@@ -257,17 +249,14 @@ def test_a_broker_that_is_away_is_not_asked(tmp_path: Path) -> None:
     assert reader.opened == 0
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "code"),
-    [
-        ([], EXIT_UNKNOWN),
-        ([CLEAN, CLEAN], EXIT_CLEAN),
-        ([CLEAN, UNKNOWN], EXIT_UNKNOWN),
-        ([ANOMALY, UNKNOWN, CLEAN], EXIT_ANOMALY),
-        ([CLEAN, AS_EXPECTED], EXIT_CLEAN),
-        ([AS_EXPECTED, UNKNOWN], EXIT_UNKNOWN),
-    ],
-)
+@pytest.mark.parametrize(("verdicts", "code"), [
+    ([], EXIT_UNKNOWN),
+    ([CLEAN, CLEAN], EXIT_CLEAN),
+    ([CLEAN, UNKNOWN], EXIT_UNKNOWN),
+    ([ANOMALY, UNKNOWN, CLEAN], EXIT_ANOMALY),
+    ([CLEAN, AS_EXPECTED], EXIT_CLEAN),
+    ([AS_EXPECTED, UNKNOWN], EXIT_UNKNOWN),
+])  # fmt: skip
 def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
     options = SoakOptions("sim-kafka", 10.0, 1, tmp_path, SparkOptions())
     rounds = [from_json(RoundLine, line) for line in soak_json(*({"verdict": name} for name in verdicts))["rounds"]]
@@ -276,25 +265,21 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
     assert result.result().verdict == result.verdict
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give --target"),
-        (["--target", "kafka-9.9"], "unknown target"),
-        (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
-        (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
-        (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
-        (["--target", "sim-kafka", "--expect", "{nowhere}"], "is not a file"),
-        (["--target", "sim-kafka", "--schedule", "{known}"], "is not JSON"),
-        (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
-        (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
-        (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
-        (["--target", "kafka-4.4", "--patch", "{folder}"], "has no classes of Kafka"),
-        (["--resume", "{folder}"], "is not the folder of a soak"),
-        (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
-        (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "give --target"),
+    (["--target", "kafka-9.9"], "unknown target"),
+    (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
+    (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
+    (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
+    (["--target", "sim-kafka", "--expect", "{nowhere}"], "is not a file"),
+    (["--target", "sim-kafka", "--schedule", "{known}"], "is not JSON"),
+    (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
+    (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
+    (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
+    (["--target", "kafka-4.4", "--patch", "{folder}"], "has no classes of Kafka"),
+    (["--resume", "{folder}"], "is not the folder of a soak"),
+    (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     known, path = tmp_path / "known.toml", tmp_path / "round.json"
     known.write_text('[[expect]]\nfindings = ["stuck-lso"]\nwhy = "known"\n')
@@ -308,17 +293,14 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], mess
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("expect = 1", "must consist of [[expect]] entries"),
-        ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
-        ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
-        ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
-        ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "unknown finding"),
-        ("[[expect", "is not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("expect = 1", "must consist of [[expect]] entries"),
+    ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
+    ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
+    ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
+    ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "unknown finding"),
+    ("[[expect", "is not TOML"),
+])  # fmt: skip
 def test_known_findings_are_read_and_another_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "known.toml"
     path.write_text('[[expect]]\nfindings = ["stuck-lso", "tombstone-divergence"]\nwhy = "its own timers"\n')

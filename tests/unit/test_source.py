@@ -89,9 +89,7 @@ def test_a_file_is_a_partition_and_only_wanted_columns_come(segments: DataFrameR
 
 
 @pytest.mark.parametrize("names", [["offset"], ["topic", "tombstone"], ["topic"]])
-def test_keys_values_and_headers_are_not_made_for_nobody(
-    names: list[str], log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_reads_is_not_made(names: list[str], log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "_binary", Mock(side_effect=AssertionError))
     source = KafkaSegments({"path": str(log_dir)})
     everything = source.schema()

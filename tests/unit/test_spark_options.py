@@ -19,22 +19,19 @@ from harness.spark.options import LOCAL, SparkOptions, parse_spark, public
 CLUSTER = "spark://master:7077"
 
 
-@pytest.mark.parametrize(
-    ("master", "pair", "expected"),
-    [
-        (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
-        (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
-        (LOCAL, "=1g", "give spark.NAME=VALUE"),
-        (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
-        (LOCAL, "spark.speculation=true", "a copy of a task would read a broker again"),
-        (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
-        ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
-        ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
-        ("spark://", "spark.a=b", "give spark://HOST:PORT"),
-        ("spark://a:port", "spark.a=b", "--spark-master spark://a:port: Port could not be cast"),
-        ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
-    ],
-)
+@pytest.mark.parametrize(("master", "pair", "expected"), [
+    (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
+    (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
+    (LOCAL, "=1g", "give spark.NAME=VALUE"),
+    (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
+    (LOCAL, "spark.speculation=true", "a copy of a task would read a broker again"),
+    (LOCAL, "spark.sql.warehouse.dir=/tmp", "the harness sets spark.sql.warehouse.dir itself"),
+    ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
+    ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
+    ("spark://", "spark.a=b", "give spark://HOST:PORT"),
+    ("spark://a:port", "spark.a=b", "--spark-master spark://a:port: Port could not be cast"),
+    ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
+])  # fmt: skip
 def test_invalid_options_are_reported(master: str, pair: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -49,13 +46,10 @@ def test_a_master_that_nobody_is_at(master: str) -> None:
         parse_spark(master, [])
 
 
-@pytest.mark.parametrize(
-    ("master", "is_on_this_host", "has_executors"),
-    [
-        ("local", True, False), ("local[*]", True, False), ("local[4,2]", True, False),
-        ("local-cluster[2,1,1024]", True, True), ("yarn", False, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("master", "is_on_this_host", "has_executors"), [
+    ("local", True, False), ("local[*]", True, False), ("local[4,2]", True, False),
+    ("local-cluster[2,1,1024]", True, True), ("yarn", False, True),
+])  # fmt: skip
 def test_masters_that_there_are(
     master: str, monkeypatch: pytest.MonkeyPatch, *, is_on_this_host: bool, has_executors: bool
 ) -> None:
@@ -99,15 +93,12 @@ def test_secrets_are_kept_off_the_command_line() -> None:
     assert names & public(dict.fromkeys(names, "x")).keys() == {"spark.hadoop.fs.s3a.endpoint"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "python"),
-    [
-        (SparkOptions(), sys.executable),
-        (SparkOptions(CLUSTER), "theirs"),
-        (SparkOptions(CLUSTER, {"spark.pyspark.python": "named"}), "named"),
-        (SparkOptions(LOCAL, {"spark.pyspark.python": "named"}), "named"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "python"), [
+    (SparkOptions(), sys.executable),
+    (SparkOptions(CLUSTER), "theirs"),
+    (SparkOptions(CLUSTER, {"spark.pyspark.python": "named"}), "named"),
+    (SparkOptions(LOCAL, {"spark.pyspark.python": "named"}), "named"),
+])  # fmt: skip
 def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PYSPARK_PYTHON": "theirs"}
     monkeypatch.setattr("harness.spark.launch.os.environ", environment)
@@ -140,18 +131,15 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
         workspace_session.start(spec(CLUSTER), launch.SparkJobs("json:loads", workers=""), [])
 
 
-@pytest.mark.parametrize(
-    ("cause", "error", "log"),
-    [
-        ("ImportError: no y",
-         "An error\n: org.SparkException: outer\nFile x\n  ImportError: no y\nPATH\norg.SparkException: EOF", ""),
-        ("busy", ": java.lang.IllegalStateException: stopped", "WARN a\n12 ERROR Some: busy\n13 ERROR Other: later\n"),
-        ("a.BException: 1x", "the gateway exited", "WARN a\nException in x a.BException: 1x\n\tat x.Exception\n"),
-        ("a.InnerError: y", "error\n: a.OuterException: x\n\tat a.b\nCaused by: a.InnerError: y\n\t... 3 more", ""),
-        ("b; Invalid; Error: A", "the gateway exited", "a\nb\nInvalid\nError: A"),
-        ("RuntimeError", "", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cause", "error", "log"), [
+    ("ImportError: no y",
+     "An error\n: org.SparkException: outer\nFile x\n  ImportError: no y\nPATH\norg.SparkException: EOF", ""),
+    ("busy", ": java.lang.IllegalStateException: stopped", "WARN a\n12 ERROR Some: busy\n13 ERROR Other: later\n"),
+    ("a.BException: 1x", "the gateway exited", "WARN a\nException in x a.BException: 1x\n\tat x.Exception\n"),
+    ("a.InnerError: y", "error\n: a.OuterException: x\n\tat a.b\nCaused by: a.InnerError: y\n\t... 3 more", ""),
+    ("b; Invalid; Error: A", "the gateway exited", "a\nb\nInvalid\nError: A"),
+    ("RuntimeError", "", ""),
+])  # fmt: skip
 def test_the_cause_that_is_reported(cause: str, error: str, log: str, tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)

@@ -48,13 +48,10 @@ def test_the_leader_epoch_is_the_last_one_that_began_at_or_before_the_longer_spa
     assert row["leader_epoch"] == 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_found"),
-    [
-        ({"log_starts": (0, LONG)}, True), ({"log_starts": (LONG, 0)}, True), ({"log_starts": (0, LONG + 1)}, False),
-        ({"bound": END + 1}, True), ({"bound": END}, False), ({"starts": (LONG, LONG)}, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "is_found"), [
+    ({"log_starts": (0, LONG)}, True), ({"log_starts": (LONG, 0)}, True), ({"log_starts": (0, LONG + 1)}, False),
+    ({"bound": END + 1}, True), ({"bound": END}, False), ({"starts": (LONG, LONG)}, False),
+])  # fmt: skip
 def test_only_spans_that_differ_below_the_bound_on_logs_that_begin_before_them_are_found(
     changes: dict[str, Any], spark: SparkSession, *, is_found: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""Offsets of librdkafka's clients while the group's coordinator moves or is unavailable."""
+"""librdkafka's clients: every record is answered, and offsets while the group's coordinator moves or is unavailable."""
 
 import ctypes
 import threading
@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from fakes.clients import FatalProducer
 
 from harness.clients import ClientError, librdkafka
 from harness.clients.librdkafka import LibrdkafkaProducer
@@ -47,6 +48,39 @@ def test_a_deletion_that_is_not_answered_in_time_is_an_error(monkeypatch: pytest
     with pytest.raises(ClientError, match="no answer in time") as raised:
         librdkafka.LibrdkafkaGroups("127.0.0.1:9", {}).delete("g")
     assert not raised.value.certainly
+
+
+def test_a_fatal_error_leaves_every_record_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
+    producer = LibrdkafkaProducer("nowhere:9", "id", {})
+    messages: list[str] = []
+    for _ in range(3):
+        producer.send(("topic", 0), "key", None, [], lambda error, _offset: messages.append(str(error)))
+    assert producer.flush() == 0
+    assert messages == [str(KafkaError(KafkaError._PURGE_QUEUE, "purged"))] * 3
+
+
+def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(producer: FatalProducer, _timeout_s: float) -> None:
+        raise KafkaException(KafkaError(producer.code))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
+    monkeypatch.setattr(FatalProducer, "commit_transaction", refuse, raising=False)
+    refusals = []
+    for name in ("UNKNOWN", "INVALID_TXN_STATE", "_MSG_TIMED_OUT", "INVALID_PRODUCER_EPOCH"):
+        monkeypatch.setattr(FatalProducer, "code", getattr(KafkaError, name), raising=False)
+        with pytest.raises(ClientError) as raised:
+            LibrdkafkaProducer("nowhere:9", "id", {}).transact("commit")
+        refusals.append(raised.value.refusal)
+    assert refusals == ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", "TIMED_OUT", ""]
+
+
+def test_what_is_not_answered_in_time_is_counted() -> None:
+    producer = LibrdkafkaProducer("127.0.0.1:9", None, {})
+    producer.send(("topic", 0), "key", None, [], lambda _error, _offset: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.clients.OPERATION_TIMEOUT_S", 0.2)
+        assert producer.flush() == 1
 
 
 GROUP, TRANSACTION, INPUT = b"g", b"t", b"x"
