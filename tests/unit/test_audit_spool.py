@@ -133,6 +133,13 @@ def test_each_replica_is_read_on_to_what_any_other_had_when_all_had_been_read_to
     assert (result.readings[2, TP].bound, result.readings[2, TP].is_complete) == (4, False)
 
 
+def test_without_any_second_report_no_replica_is_known_to_be_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.audit.live.spool.highest_watermarks", lambda *_: {})
+    assert not read(tmp_path, {1: FakeBroker({TP: [WHOLE]})}).readings[1, TP].is_complete
+
+
 def test_a_replica_that_lags_sets_the_bound() -> None:
     ends = [ReplicaStatus(0, 9, 9, 10, ()), ReplicaStatus(0, 6, 6, 7, ()), ReplicaStatus(0, 8, 8, None, None)]
     assert bound_of(ends) == 7

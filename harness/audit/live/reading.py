@@ -255,7 +255,7 @@ class BrokerReader:
             for partition, end in self.broker.ask(list_log_ends(states)).items():
                 replica = healthy[partition]
                 replica.open = open_transactions(producers[partition])
-                replica.is_complete = replica.is_read_to(ends.get(partition, 0))
+                replica.is_complete = partition in ends and replica.is_read_to(ends[partition])
                 if replica.is_complete:
                     log_ends[partition] = end if isinstance(end, int) else states[partition].high_watermark
         yield from self.read_on([healthy[partition] for partition in log_ends], log_ends)
