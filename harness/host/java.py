@@ -40,7 +40,7 @@ def inspect_java() -> Java | str:
     If JAVA_HOME is set, PATH is not searched: Spark chooses in the same way.
     """
     home = os.environ.get("JAVA_HOME")
-    path = shutil.which(Path(home, "bin", "java") if home else "java")
+    path = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if path is None:
         return f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on PATH"
     try:

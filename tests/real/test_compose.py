@@ -38,7 +38,7 @@ def test_the_compose_tool_understands_it(tmp_path: Path, file: str) -> None:
     result = yaml.safe_load(commands.run(*command, timeout_s=60, variables={**engine.OWN_MODULES, **VARIABLES}))
     assert set(result["services"]) == BROKERS
     for name, service in result["services"].items():
-        assert service["labels"] == {engine.LABEL: "2026-A-Run"}, name
+        assert service["labels"] == {engine.LABEL: "2026-A-Run", engine.OWNER_LABEL: ""}, name
         for volume in service["volumes"]:
             is_bind = volume.startswith(("/", ".", "~")) if isinstance(volume, str) else volume["type"] == "bind"
             assert not is_bind, f"{name} sees a folder of this host"
@@ -53,4 +53,4 @@ def test_the_compose_tool_understands_it(tmp_path: Path, file: str) -> None:
             assert ("--seeds=broker-1:33145" in words) is (number > 1)
     for kind in ("networks", "volumes"):
         for name, made in result[kind].items():
-            assert made["labels"] == {engine.LABEL: "2026-A-Run"}, f"{kind} {name}"
+            assert made["labels"] == {engine.LABEL: "2026-A-Run", engine.OWNER_LABEL: ""}, f"{kind} {name}"

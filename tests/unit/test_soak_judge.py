@@ -204,7 +204,7 @@ def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSes
     steps: dict[str, list[tuple[float, Operation]]] = {
         "clean": [(1.0, put(P)), (2.0, put(T)), (3.0, ABORTS), (4.0, put(T)), (5.0, DIES), (6.0, put(P, deletes=True))],
         "divergence": [(1.0, put(P)), (3.0, KILL), (8.0, put(P, deletes=True)), (15.0, START)],
-        "stuck": [(1.0, put(T)), (3.0, KILL), (5.0, DIES), (15.0, START)],
+        "stuck": [(1.0, put(T)), (2.0, put(P)), (3.0, KILL), (5.0, DIES), (15.0, START)],
     }
     rounds = {RunFolder(tmp_path / name): play_steps(tmp_path / name, *timed) for name, timed in steps.items()}
     verdicts: dict[str, Any] = {name: to_json(result) for name, result in judge_rounds(spark, rounds).items()}
