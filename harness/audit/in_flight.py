@@ -8,11 +8,12 @@ writes data), and each replica has a later record than the coordinator's last st
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.internal_topics.decode import transaction_state
@@ -23,6 +24,7 @@ from harness.judge.verdict import UnknownReason
 CLOCKS_MS: Final = 60_000
 """By how much the clocks of clients and brokers may differ."""
 TABLE: Final = "hanging_transaction"
+_Headers: TypeAlias = Callable[[Path], Sequence[tuple[int, int, int]]]
 
 
 def without_in_flight(
@@ -33,12 +35,13 @@ def without_in_flight(
     for row in rows[TABLE]:
         transactions[place_of(row), row["producer_id"]].append(row)
     ends = _last_states(copies.transaction_states) if transactions else {}
+    headers = cache(_headers_of)  # many transactions may be open in one segment
     replicas = {(copy.place, copy.broker): copy for copy in copies.replicas}
     hanging: list[CheckerRow] = []
     reasons: dict[Place, tuple[UnknownReason, ...]] = {}
     for (place, producer_id), of_replicas in transactions.items():
         name = json.loads(of_replicas[0]["witness"])["transactional_id"]
-        if all(_is_proven(ends.get(name), replicas[place, row["broker"]], row["offset"]) for row in of_replicas):
+        if all(_is_proven(ends.get(name), replicas[place, r["broker"]], r["offset"], headers) for r in of_replicas):
             hanging += of_replicas
         else:
             why = UnknownReason(
@@ -50,15 +53,20 @@ def without_in_flight(
     return {**rows, TABLE: hanging}, reasons
 
 
-def _is_proven(end_ms: tuple[int, int] | None, replica: ReplicaCopy, offset: int) -> bool:
-    containing = sum(segment.base_offset <= offset for segment in replica.segments) - 1
-    begin = (b for b in _batches(replica.logs[containing]) if b.base_offset <= offset <= b.last_offset)
-    latest_ms = (max((b.max_timestamp_ms for b in _batches(path)), default=-1) for path in reversed(replica.logs))
-    first, last_ms = next(begin, None), next((time_ms for time_ms in latest_ms if time_ms >= 0), -1)
-    if first is None or end_ms is None:
+def _is_proven(end_ms: tuple[int, int] | None, replica: ReplicaCopy, offset: int, headers: _Headers) -> bool:
+    containing = replica.logs[sum(segment.base_offset <= offset for segment in replica.segments) - 1]
+    begin_ms = (time_ms for base_offset, last, time_ms in headers(containing) if base_offset <= offset <= last)
+    latest_ms = (max((time_ms for *_, time_ms in headers(path)), default=-1) for path in reversed(replica.logs))
+    first_ms, last_ms = next(begin_ms, None), next((time_ms for time_ms in latest_ms if time_ms >= 0), -1)
+    if first_ms is None or end_ms is None:
         return False
     decided_ms, coordinator_ms = end_ms
-    return first.max_timestamp_ms + CLOCKS_MS <= coordinator_ms and decided_ms + CLOCKS_MS <= last_ms
+    return first_ms + CLOCKS_MS <= coordinator_ms and decided_ms + CLOCKS_MS <= last_ms
+
+
+def _headers_of(path: Path) -> list[tuple[int, int, int]]:
+    """Return base offset, last offset and latest time of each batch."""
+    return [(batch.base_offset, batch.last_offset, batch.max_timestamp_ms) for batch in _batches(path)]
 
 
 def _last_states(logs: Sequence[ReplicaCopy]) -> dict[str, tuple[int, int]]:
