@@ -49,10 +49,11 @@ def _read(kind: Any, content: Any, place: str) -> Any:
     if is_dataclass(kind):
         return _read_object(kind, content, place)
     if origin is tuple:
-        first, *others = get_args(kind)
-        kinds = [first] * len(_checked(content, list, place)) if others == [...] else [first, *others]
-        entries = enumerate(zip(kinds, _checked(content, list, place), strict=True))
-        return tuple(_read(member, entry, f"{place}[{index}]") for index, (member, entry) in entries)
+        (first, *others), entries = get_args(kind), _checked(content, list, place)
+        kinds = [first] * len(entries) if others == [...] else [first, *others]
+        if len(entries) != len(kinds):
+            raise ValueError(f"{place} has {len(entries)} entries instead of {len(kinds)}")
+        return tuple(_read(*pair, f"{place}[{index}]") for index, pair in enumerate(zip(kinds, entries, strict=True)))
     if origin is Mapping:
         members = _checked(content, dict, place).items()
         return {name: _read(get_args(kind)[1], member, f"{place}.{name}") for name, member in members}

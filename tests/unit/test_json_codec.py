@@ -23,6 +23,7 @@ class Outer:
     names: tuple[str, ...] = ()
     inner: Inner | None = None
     inners: tuple[Inner, ...] | None = None
+    pair: tuple[str, int] = ("", 0)
     counts: Mapping[str, int]
     anything: Any = None
 
@@ -30,11 +31,12 @@ class Outer:
 FULL = Outer(
     number=1, share=0.5, names=("a", "b"), inner=Inner(is_=True, key=b"text"),
     inners=(Inner(is_=False, key=b"\xff"), Inner(is_=False, key=None)), counts={"x": 2}, anything=[{"y": None}],
+    pair=("t", 1),
 )  # fmt: skip
 CONTENT: dict[str, Any] = {
     "number": 1, "share": 0.5, "names": ["a", "b"], "inner": {"is": True, "key": {"text": "text"}},
     "inners": [{"is": False, "key": {"base64": "/w=="}}, {"is": False, "key": None}],
-    "counts": {"x": 2}, "anything": [{"y": None}],
+    "counts": {"x": 2}, "anything": [{"y": None}], "pair": ["t", 1],
 }  # fmt: skip
 
 
@@ -45,7 +47,7 @@ def test_all_fields() -> None:
 
 def test_a_field_without_a_value_is_left_out_where_it_may_be() -> None:
     least = Outer(number=1, share=None, counts={})
-    assert to_json(least) == {"number": 1, "share": None, "names": [], "counts": {}}
+    assert to_json(least) == {"number": 1, "share": None, "names": [], "counts": {}, "pair": ["", 0]}
     assert from_json(Outer, {"number": 1, "share": None, "counts": {}}) == least
     assert from_json(Outer, {"number": 1, "share": 2, "counts": {}, "of a later version": 1}).share == 2
 
@@ -64,6 +66,8 @@ def test_every_key_survives(key: bytes) -> None:
         ({"share": True}, "Outer.share is bool"),
         ({"names": "ab"}, "Outer.names is str"),
         ({"names": [1]}, r"Outer.names\[0\] is int"),
+        ({"pair": ["t", "1"]}, r"Outer.pair\[1\] is str"),
+        ({"pair": ["t"]}, "Outer.pair has 1 entries instead of 2"),
         ({"inner": []}, "Outer.inner is list"),
         ({"inner": {"is": True}}, "Outer.inner has no key"),
         ({"inner": {"is": True, "key": {"hex": "00"}}}, "Outer.inner.key has neither text nor base64"),
