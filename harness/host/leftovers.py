@@ -87,6 +87,11 @@ def started_of(pid: int) -> str | None:
     return None
 
 
+def process_fields(process: psutil.Process) -> dict[str, Any]:
+    """Return the fields of `Owner` that identify a process."""
+    return {"pid": process.pid, "started_s": process.create_time(), "started": started_of(process.pid)}
+
+
 def work_root() -> Path:
     """Return the private directory of this user's runs."""
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
@@ -124,9 +129,7 @@ def claim_work_dir(run_id: str, run_dir: Path, *, again: bool = False) -> Path:
 
 def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
     """Return the fields of `Owner` that identify this process and run."""
-    me = psutil.Process()
-    times = {"started_s": me.create_time(), "started": started_of(me.pid)}
-    return {"pid": me.pid, **times, "run_id": run_id, "run_dir": str(run_dir.absolute())}
+    return {**process_fields(psutil.Process()), "run_id": run_id, "run_dir": str(run_dir.absolute())}
 
 
 def write_owner(directory: Path, owner: Owner) -> None:

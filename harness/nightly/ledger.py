@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from harness.errors import UsageError, raised_as
-from harness.host.leftovers import Owner, owner_of_this_process, started_of
+from harness.host.leftovers import Owner, owner_of_this_process, process_fields
 from harness.json_codec import from_json, to_json
 from harness.nightly.latest import newest_patches
 from harness.nightly.matrix import Cell, Expectation, Matrix, expected, read_expectations, read_matrix
@@ -117,8 +117,7 @@ class Ledger:
 
     def begin(self, outage: int, number: int, process: psutil.Process) -> None:
         """Record that a run began."""
-        times = {"started_s": process.create_time(), "started": started_of(process.pid)}
-        self._append(_BEGAN, outage=outage, number=number, pid=process.pid, **times)
+        self._append(_BEGAN, outage=outage, number=number, **process_fields(process))
 
     def end(self, attempt: Attempt) -> None:
         """Record that a run ended."""

@@ -123,9 +123,8 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
 
 def _counting(cell: Cell, repeat: Sequence[Attempt]) -> list[Attempt | None]:
     """Return the attempts of a repeat that count: the last one, and each before it with a finding."""
-    name = cell.scenario
-    found = [any((r.scenario, r.verdict) == (name, ANOMALY) for r in attempt.scenario_results) for attempt in repeat]
-    former = [attempt for attempt, has_finding in zip(repeat[:-1], found, strict=False) if has_finding]
+    finding = cell.scenario, ANOMALY
+    former = [a for a in repeat[:-1] if any((r.scenario, r.verdict) == finding for r in a.scenario_results)]
     return [*former, repeat[-1] if repeat else None]
 
 
