@@ -25,11 +25,9 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
-DRAWING_ERRORS: Final = (
-    HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-    UndefinedError,
-)  # fmt: skip
-"""Errors of drawing a folder that is damaged or of another release."""
+DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+DRAWING_ERRORS: Final = (*DAMAGED, HarnessError, ArithmeticError, UndefinedError)
+"""Errors of reading, and of drawing, a folder that is damaged or of another release."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from harness.json_codec import from_json
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
 from harness.report.audits import summary_line
 from harness.report.headlines import headline
-from harness.report.page import begin_text
+from harness.report.page import DAMAGED, begin_text
 from harness.report.pictures.story import ReplicaTimeline
 from harness.run_folder import store
 from harness.run_folder.history import fault_times, read_lines
@@ -39,8 +39,6 @@ _NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
 _MARKDOWN: Final = MarkdownIt("js-default")
-DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""Errors of reading a folder that is damaged or of another release."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import javaproperties  # noqa: F401  (registers the error handler of `_escaped`)
 
 from harness.errors import UsageError
 
@@ -115,5 +116,4 @@ def server_properties(
 
 def _escaped(value: str) -> str:
     """Return a value for a file of properties, which Java reads as Latin-1 with backslashes as escapes."""
-    text = value.replace("\\", "\\\\").replace("\n", "\\n")
-    return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
+    return value.replace("\\", "\\\\").replace("\n", "\\n").encode("ascii", "javapropertiesreplace").decode()

@@ -23,7 +23,6 @@ QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)
 """For requests that need no disk read; a frozen broker must not delay the answers of the others."""
 PATIENT: Final = RetryPolicy(answer_s=30.0, repeat_s=30.0)
 """For records, as a broker needs time to read old segments from a busy disk; also for a broker to come back."""
-METADATA_VERSIONS: Final = (metadata.FIRST_WITH_TOPIC_IDS, metadata.WITHOUT_TOPIC_IDS)
 GLOB: Final = frozenset("*?[")
 Settings: TypeAlias = dict[str, dict[str, str]]
 
@@ -81,7 +80,7 @@ def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool =
 
 def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool) -> AuditedCluster:
     globs = [pattern for pattern in patterns if GLOB & set(pattern)]
-    version = client.ask_any(choose_version(MetadataRequest, METADATA_VERSIONS), METADATA)
+    version = client.ask_any(choose_version(MetadataRequest, metadata.VERSIONS), METADATA)
     state = client.describe([name for name in patterns if name not in globs], METADATA, version)
     topics = dict(state.topics)
     unknown = [name for name, topic in topics.items() if topic.error == NO_SUCH_TOPIC]
