@@ -4,8 +4,7 @@ Verifies: data of a producer that is followed by data of a higher producer epoch
 `batch_outcomes.overtaken_transactions`). This replica applies the next marker, which was written for another
 transaction, to both. If both markers have the same type, the outcome is right, and the finding is only
 `unexplained-divergence`; else it is the other anomaly in ``candidates``.
-Where every replica that covers the batch shows the same, they agree: a batch that came late, after the marker of its
-transaction, is legally followed so (KIP-664; only brokers without the verification of KIP-890 accept it).
+A batch that came late, after its marker, looks the same on every replica that covers it, and is legal (KIP-664).
 Does not verify: transactions whose marker any replica shows, that are open (`stuck_lso`), or for which
 `undeleted_values` has better evidence.
 """

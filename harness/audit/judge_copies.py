@@ -250,9 +250,9 @@ def _listed(
 ) -> tuple[list[Finding], list[str]]:
     """Return the first findings of each partition, `LISTED` at most, and a sentence for each partition with more.
 
-    Commands and repairs copy from a replica that listed findings call right. So none is called right that is wrong by a
-    finding which is not listed, or that an uncollected row is about; and none at all where such a finding is undecided,
-    where an uncollected row is about a replica that no decided finding accuses, or where differences were not compared.
+    Commands and repairs copy from a replica that listed findings call right. A replica is not right if an unlisted
+    finding accuses it, or if an uncollected row is about it. No replica is right if such a finding is undecided, if
+    such a row is about a replica that no decided finding accuses, or if differences were not compared.
     ``rows``: of the checkers; ``total`` and ``described`` as `first_rows` adds them.
     """
     uncollected, described = Counter[Place](), defaultdict[Place, set[int]](set)
@@ -341,5 +341,4 @@ def audit_disk(
                 rows = judge_copies(session, [copies])
             copies = replace(copies, notes=(*copies.notes, *uncleaned_notes(copies, rows["replicas"])))
             rows, unclear = without_in_flight(copies, rows)
-            timings_s = {"check": round(time.monotonic() - started_s, 3)}
-            return assemble(copies, rows, timings_s=timings_s, unknown=unclear)
+            return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)}, unknown=unclear)

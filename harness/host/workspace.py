@@ -79,7 +79,7 @@ class Workspace:
         try:
             self._keeper.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            # It has a session of its own, and goes on: what the run found must not be lost for that.
+            # The keeper continues in a separate session. The result of the run must not be lost.
             log.warning("the keeper of %s (process %d) is still removing the run", self.run_id, self._keeper.pid)
 
 

@@ -119,7 +119,7 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
 
 
 def recreated(before: AuditedCluster, after: AuditedCluster | None) -> dict[Place, tuple[UnknownReason, ...]]:
-    """Return the partitions of topics that have another id since: what was read belongs to two topics."""
+    """Return the partitions of topics with another id now: the records that were read belong to two topics."""
     why = UnknownReason("changing", "its topic was deleted and created again while it was read")
     ids = {} if after is None else after.topic_ids
     topics = {topic for topic, topic_id in before.topic_ids.items() if ids.get(topic, topic_id) != topic_id}

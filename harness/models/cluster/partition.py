@@ -65,11 +65,8 @@ class SimPartition:
         self.versions[broker] = self.versions.get(broker, 0) + 1
 
     def is_stored(self, batch: ModelBatch) -> bool | None:
-        """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader.
-
-        A later leader has only what it had when its epoch began. The log does not show that for long: deletions of
-        records raise the starts of epochs there.
-        """
+        """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader."""
+        # Deletions of records raise the starts of epochs in the leader's log.
         later = [start for epoch, start in self.elections.items() if epoch > batch.leader_epoch]
         if batch.last_offset >= min(later, default=MAX_INT64):
             return None
