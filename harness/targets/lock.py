@@ -2,8 +2,8 @@
 
 A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of a version. To
 write it, `resolve` resolves the POMs transitively, leaves out the target's excluded modules, adds slf4j-simple as the
-only slf4j binding (brokers then log to stderr), and hashes the jars. `harness.targets.pin` writes the locks of a
-release; for another version, the first use writes a lock into the user's cache.
+only slf4j binding (brokers then log to stderr), and hashes the jars. ``bench/pin.py`` writes the locks of a release;
+for another version, the first use writes a lock into the user's cache.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Validate the settings of a target's brokers and topics by the list of its version (`harness.targets.pin`)."""
+"""Validate the settings of a target's brokers and topics by the list of its version (``bench/pin.py`` writes it)."""
 
 import math
 import re

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pin import read_from_jars
 from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY
 from harness.targets import find_target
-from harness.targets.pin import read_from_jars
 
 DECIDES = (
     "anomaly", "nemesis", "client", "timers", "seed", "topic_settings", "broker_settings", "brokers", "absent_brokers",

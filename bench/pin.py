@@ -1,4 +1,4 @@
-"""Write the pinned files of targets in a source tree: ``python -m harness.targets.pin kafka-3.9``.
+"""Write the pinned files of targets in a source tree: ``python bench/pin.py kafka-3.9``.
 
 They are the lock of the brokers' jars (`harness.targets.lock`), the locks of applications for the target
 (`harness.targets.jars`), and ``locks/kafka-3.9.2.settings``, with a line ``scope<TAB>name<TAB>type<TAB>valid
@@ -24,7 +24,7 @@ from harness.targets.jars import RELEASES, jars_for
 from harness.targets.lock import lock_name, lock_text, resolve, resolve_modules
 from harness.terminal import stderr
 
-_LOCKS = Path(__file__).parent / "locks"
+_LOCKS = Path(__file__).resolve().parents[1] / "harness" / "targets" / "locks"
 _UNNAMED = "$$Lambda"
 """Part of the default text of a validator."""
 
