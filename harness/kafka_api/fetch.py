@@ -10,13 +10,12 @@ Only leaders answer the ListOffsets (KIP-79) of consumers. Followers, too, answe
 the request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -26,9 +25,6 @@ from harness.kafka_api import OUT_OF_RANGE, TopicPartition
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, error_name, per_topic, request, results_in
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
-
-if TYPE_CHECKING:
-    from kafka.protocol.api_message import ApiMessage
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2

@@ -3,19 +3,15 @@
 Messages are kafka-python's; their structures are dictionaries here. `harness.kafka_api.connection` sends them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import kafka.errors
+from kafka.protocol.api_message import ApiMessage
 
 from harness.errors import HarnessError
 from harness.kafka_api import TopicPartition
-
-if TYPE_CHECKING:
-    from kafka.protocol.api_message import ApiMessage
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -1,15 +1,14 @@
 """Pages of soaks and their rounds: ``report.html``, with pictures of operations and replicas over time."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import DRAWING_ERRORS
@@ -17,10 +16,6 @@ from harness.report.pictures.picture import LABEL_IN, annotate, draw_steps, rows
 from harness.report.rendering import render
 from harness.report.stored import ClientOperation, StoredRound, StoredSoak, read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 MOST_FINDINGS: Final = 50
 """On a page; the others are in ``verdict.json``."""

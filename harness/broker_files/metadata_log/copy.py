@@ -6,8 +6,6 @@ offset, as records between a header and a footer (``SnapshotHeaderRecord``). A r
 frame, type and version of the message as unsigned varints, then the message (``AbstractApiMessageSerde``).
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -15,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
@@ -24,11 +22,8 @@ from numpy.lib.recfunctions import repack_fields
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
-from harness.broker_files.segments.blocks import HEADERS, Block, Unpacked, iter_blocks, unpack
+from harness.broker_files.segments.blocks import HEADERS, Batches, Block, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.folder import live_segments
-
-if TYPE_CHECKING:
-    from harness.broker_files.segments.blocks import Batches
 
 _SNAPSHOT_FOOTER: Final = "control-4"
 FRAME_VERSION: Final = 1

@@ -5,22 +5,18 @@ epoch, from a controller that was deposed before a majority had the batch: a maj
 higher epoch, which had all committed batches. Different batches of one epoch are from different logs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from harness.broker_files.metadata_log.copy import Message, MetadataCopy, log_messages, read_copy, snapshot_messages
 from harness.broker_files.metadata_log.history import ClusterMetadata, MetadataReplay, committed
 from harness.broker_files.segments.batches import CorruptLogError
-
-if TYPE_CHECKING:
-    from harness.broker_files.segments.blocks import Batches
+from harness.broker_files.segments.blocks import Batches
 
 _FIRST_METADATA_OFFSET: Final = 1
 """A log that starts here has every metadata record: offset 0 has the election of the first controller."""

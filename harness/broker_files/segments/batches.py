@@ -6,13 +6,11 @@ reader: ``blocks`` is faster, and calls this module for the error messages. Entr
 neither transactions nor delete horizons.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import mmap
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from zlib import crc32
 
 from crc32c import crc32c
@@ -21,8 +19,7 @@ from harness.broker_files.segments.codecs import CODECS, Codec, decompress
 from harness.broker_files.segments.records import MAX_INT64, Marker, Record, read_marker, read_record
 from harness.errors import HarnessError
 
-if TYPE_CHECKING:
-    BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
+BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
 
 __all__ = ["Batch", "CorruptLogError", "Marker", "Record", "iter_batches", "iter_entries", "iter_records", "marker"]
 

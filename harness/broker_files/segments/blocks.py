@@ -5,15 +5,14 @@ Results, errors and error messages are the same as from ``batches.iter_entries``
 loops, the first use on a machine compiles them.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
 from harness.broker_files.segments.batches import (
@@ -35,13 +34,10 @@ from harness.broker_files.segments.batches import (
 from harness.broker_files.segments.codecs import CODECS, MAX_DECOMPRESSED_BYTES, decompress_into
 from harness.broker_files.segments.records import MARKERS
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Batches: TypeAlias = npt.NDArray[np.void]
-    Bytes: TypeAlias = npt.NDArray[np.uint8]
-    Ints: TypeAlias = npt.NDArray[np.int32]
-    Longs: TypeAlias = npt.NDArray[np.int64]
+Batches: TypeAlias = npt.NDArray[np.void]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Ints: TypeAlias = npt.NDArray[np.int32]
+Longs: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK_BYTES: Final = 8 << 20
 WORTH_COMPILING_BYTES: Final = 64 << 20

@@ -2,20 +2,15 @@
 
 # ruff: noqa: PLR2004 (the bytes of a word)
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import int32, int64, types, uint64
 
+from harness.broker_files.segments.blocks import Bytes, Ints
 from harness.broker_files.segments.jit import BYTES, compiled, copy_bytes, load_byte, load_eight_bytes
 from harness.broker_files.segments.kernels import read_field
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from harness.broker_files.segments.blocks import Bytes, Ints
 
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _SHIFT = np.uint64(47)

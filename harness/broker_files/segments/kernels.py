@@ -6,22 +6,17 @@ place; the caller then calls the reference (``batches``, ``records``) for the er
 
 # ruff: noqa: PLR2004 (places in Kafka's layouts)
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 from numba import int8, int32, int64, types, uint64
 
 from harness.broker_files.segments import batches as segments
 from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, LOG_OVERHEAD, MAGIC
-from harness.broker_files.segments.blocks import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
+from harness.broker_files.segments.blocks import ASK, HEADERS, NO_MARKER, OTHER_CONTROL, Batches, Bytes, Ints, Longs
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.jit import BYTES, compiled, copy_bytes, inlined, load_byte
 from harness.broker_files.segments.records import MAX_INT64
-
-if TYPE_CHECKING:
-    from harness.broker_files.segments.blocks import Batches, Bytes, Ints, Longs
 
 READ, CUT, WRONG, ZERO, FULL = 0, 1, 2, 3, 4
 """The end of a walk: at the end of the data, inside a batch, at data that no broker writes, at a length of zero, or at

@@ -6,19 +6,13 @@ transaction on this broker; a broker appends entries in the order of the ABORT m
 ``.index`` files, these files are not preallocated.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from harness.broker_files.segments.batches import CorruptLogError
-
-if TYPE_CHECKING:
-    from harness.broker_files.segments.batches import BytesLike
+from harness.broker_files.segments.batches import BytesLike, CorruptLogError
 
 _VERSION, _ABORTED_VERSION = 1, 0
 _HEADER = struct.Struct(">hIi")  # version, crc32c, entry count

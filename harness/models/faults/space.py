@@ -6,11 +6,8 @@ or loses records. Elections that lose records take plain writes only: with a los
 replica, which is another matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from harness.models.faults import state as by
 from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultBound, FaultState
@@ -23,8 +20,7 @@ from harness.models.world.coordination import NOTHING, least
 from harness.schedules import operations as ops
 from harness.schedules.operations import interned
 
-if TYPE_CHECKING:
-    Steps = Iterator[tuple[ops.Operation, FaultState]]
+Steps = Iterator[tuple[ops.Operation, FaultState]]
 
 
 class FaultSpace(ClusterSpace):

@@ -1,23 +1,19 @@
 """Matplotlib figures of the pages' width and style, which become SVG elements of a page; rows of axes over time."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from harness.escape import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WIDTH_IN: Final = 9.0
 LABEL_IN: Final = 0.075
