@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 (methods of the protocols of `harness.clients`)
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +165,7 @@ class LibrdkafkaGroups:
         with _client_errors():
             deleted.result(clients.OPERATION_TIMEOUT_S)
 
-    def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
+    def consumer(self, group: str, topic: str, protocol: str) -> "LibrdkafkaConsumer":
         settings = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
         return LibrdkafkaConsumer(Consumer({**CONSUMER_CONFIG, **self._config, **settings}), topic)
 

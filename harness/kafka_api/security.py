@@ -4,8 +4,6 @@ The Java client takes the properties as they are; librdkafka and the harness's o
 settings. Secrets are kept in memory only, and appear in no text that this module returns except clients' settings.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -123,7 +121,7 @@ class Security:
         return _pem_of(self, "ssl.keystore", "key", "certificate.chain", has_key=True)
 
     @property
-    def without_files(self) -> Security:
+    def without_files(self) -> "Security":
         """The same login with the content of its files. Raises `UsageError` for a login that other hosts cannot use."""
         if self.mechanism and (reason := ONLY_HERE.get(self.named_mechanism)):
             raise UsageError(f"{self.source}: executors cannot log in, because {reason}; use --spark-master local[N]")

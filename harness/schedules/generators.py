@@ -6,8 +6,6 @@ next question, or None where there is no further step. Generators have no other 
 only randomness: the same contexts give the same steps. Brokers play the steps while they are drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -36,7 +34,7 @@ class Situation:
     open: Mapping[str, TransactionProgress] = field(default_factory=lambda: MappingProxyType({}))
     faults: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
 
-    def after(self, step: Step) -> Situation:
+    def after(self, step: Step) -> "Situation":
         """Return the situation after a step."""
         match step.operation:
             case Write(process=process) | SendOffset(process=process) if process in self.writers:
@@ -73,7 +71,7 @@ class Context:
 class Generator(Protocol):
     """Anything that draws operations."""
 
-    def __call__(self, context: Context, /) -> Drawn:
+    def __call__(self, context: Context, /) -> "Drawn":
         """Return the next step, and the generator for the time after that step."""
 
 

@@ -9,8 +9,6 @@ except for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``,
 bytes, times in milliseconds since the epoch. Every column is nullable.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias

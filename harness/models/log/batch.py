@@ -1,7 +1,5 @@
 """Record batches of the model, as a broker stores them, and the transaction that each batch is truly part of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -40,7 +38,7 @@ class ModelBatch:
             return None
         return COMMIT if self.records[0].key == MARKER_KEYS[COMMIT] else ABORT
 
-    def keeping(self, records: tuple[Record, ...]) -> ModelBatch:
+    def keeping(self, records: tuple[Record, ...]) -> "ModelBatch":
         """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
         if len(records) == len(self.records):
             return self

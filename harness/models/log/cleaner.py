@@ -7,8 +7,6 @@
 * The ``.txnindex`` is rewritten: an aborted transaction stays in it while the log has batches of it.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -87,7 +85,7 @@ class Bounds(NamedTuple):
     tombstones: int = MAX_INT64
     markers: int = MAX_INT64
 
-    def most(self, other: Bounds) -> Bounds:
+    def most(self, other: "Bounds") -> "Bounds":
         """Return the later offset of each kind."""
         return Bounds(max(self.tombstones, other.tombstones), max(self.markers, other.markers))
 

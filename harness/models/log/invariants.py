@@ -1,7 +1,5 @@
 """Invariants of a replica of a model: the checkers' names of their violations, from its beliefs and the truth alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -47,14 +45,14 @@ class ModelTruth:
         """The next offset: each record and each marker has an offset."""
         return len(self.wrote) + sum(txn.outcome is not None for txn in self.txns)
 
-    def with_record(self, record: Wrote, *, in_txn: bool) -> ModelTruth:
+    def with_record(self, record: Wrote, *, in_txn: bool) -> "ModelTruth":
         """Return the truth with one more record, which begins a transaction if none is open."""
         if not in_txn:
             return replace(self, wrote=(*self.wrote, record))
         txns = self.txns if self.open_txn is not None else (*self.txns, Txn())
         return replace(self, wrote=(*self.wrote, record._replace(txn=len(txns) - 1)), txns=txns)
 
-    def ended(self, outcome: str, marker_offset: int) -> ModelTruth:
+    def ended(self, outcome: str, marker_offset: int) -> "ModelTruth":
         """Return the truth with the open transaction ended."""
         return replace(self, txns=(*self.txns[:-1], Txn(outcome, marker_offset)))
 

@@ -7,8 +7,6 @@ the log is a partition of ``__consumer_offsets``, keys are partitions of a group
 (`harness.models.world.groups`): the violations are the consequences for the group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -78,7 +76,7 @@ class State(NamedTuple):
         """Return the number of a broker's replica."""
         return dict(self.replicas)[broker]
 
-    def with_replica(self, broker: int, number: int) -> State:
+    def with_replica(self, broker: int, number: int) -> "State":
         """Return the state with another replica of a broker."""
         return self._replace(replicas=tuple((b, number if b == broker else before) for b, before in self.replicas))
 
@@ -87,7 +85,7 @@ class State(NamedTuple):
         """The brokers of each role that `ClusterSpace.renamed` distinguishes."""
         return ((self.leader,),)
 
-    def with_names(self, names: Mapping[int, int]) -> State:
+    def with_names(self, names: Mapping[int, int]) -> "State":
         """Return the state under other names of brokers."""
         replicas = sorted((names.get(broker, broker), number) for broker, number in self.replicas)
         return self._replace(replicas=tuple(replicas), leader=names.get(self.leader, self.leader))

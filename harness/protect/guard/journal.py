@@ -13,8 +13,6 @@ is a cycle, from its ``pausing`` on. An entry of another cycle than the topic's 
 sent by a guard that has been replaced, and arrived late. Unknown kinds are skipped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,7 +96,7 @@ class PauseState:
     holds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
-    def after(self, entries: Iterable[Entry]) -> PauseState:
+    def after(self, entries: Iterable[Entry]) -> "PauseState":
         """Return the state after further entries."""
         pauses, holds, notes = dict(self.pauses), dict(self.holds), dict(self.notes)
         for entry in entries:

@@ -10,8 +10,6 @@ ended. An offset of an aborted transaction never counts, and a deleted group has
 Not verified: members of groups, and offsets whose order no client knows; of those, each may be the last one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +53,7 @@ class OffsetChange:
         """True for a change that was certainly made, and is committed."""
         return self.outcome == COMMITTED and self.answered < inf
 
-    def replaces(self, other: OffsetChange) -> bool:
+    def replaces(self, other: "OffsetChange") -> bool:
         """Return whether this change is certain, and certainly later.
 
         A coordinator orders the offsets of transactions by when they were sent (``OffsetMetadataManager``). Only a
