@@ -7,13 +7,11 @@ Histories and checkers see records.
 
 # ruff: noqa: D102 (methods of `harness.clients.LibraryProducer`)
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.broker_files.segments.batches import Batch, iter_records
@@ -31,9 +29,7 @@ from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.kafka_api import TopicPartition
 from harness.schedules.scenario import CONSUMER, Deletion, input_topic
-
-if TYPE_CHECKING:
-    from workloads.group_consumers import Group
+from workloads.group_consumers import Group
 
 POLL_S: Final = 0.05
 JOIN_TIMEOUT_S: Final = 60.0

@@ -1,12 +1,10 @@
 """Simulated brokers under test: requests to them are calls, with the answers that real brokers would send."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from harness.broker_files.segments.batches import iter_batches
 from harness.clients import OpenLibrary
@@ -20,21 +18,18 @@ from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaEnds, ReplicaReader
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
 from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
+from harness.models.cluster.cluster import SimCluster
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.batch import encoded
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.replica import Replica
 from harness.runtimes.base import Runtime
+from harness.runtimes.sim import SimRuntime
 from harness.schedules.timers import Timers
 from harness.suggest import known_name
 from harness.systems import System
 from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_settings
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
-
-if TYPE_CHECKING:
-    from harness.models.cluster.cluster import SimCluster
-    from harness.runtimes.sim import SimRuntime
-
 
 REST_MS: Final = 10**12
 NO_REPLICA: Final = "NotLeaderOrFollowerError"

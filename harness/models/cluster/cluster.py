@@ -3,15 +3,13 @@
 Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions, leaders, replicas); Kafka 3.9 to 4.4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
 from harness.kafka_api import TopicPartition
+from harness.models.clock import VirtualClock
 from harness.models.cluster.broker import Broker, Network
 from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
 from harness.models.cluster.partition import SimPartition, begins_segment
@@ -22,9 +20,6 @@ from harness.models.log.replication import Replication
 from harness.models.log.systems import KAFKA, BrokerSystem
 from harness.models.log.version_rules import VersionRules
 from harness.models.world.coordination import Coordination, begin
-
-if TYPE_CHECKING:
-    from harness.models.clock import VirtualClock
 
 START_S = 1.0
 """The time from the start of a broker to its registration, plus or minus 50 %."""

@@ -3,27 +3,21 @@
 The timeline shows operations of clients, absent brokers, and the offsets of each broker's replica.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
+from harness.report.logs import SideBySide
 from harness.report.pictures.picture import LABEL_IN, WIDTH_IN, annotate, draw_steps, rows_over_time, shade
 from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from harness.report.logs import SideBySide
-
 
 TICK_IN, OFFSET_DIGITS = 0.15, 7
 TEXT_LETTER_IN, LANE_IN = 0.062, 0.2

@@ -9,14 +9,13 @@ Verified: by the gates' lines in the brokers' logs. Not verified: that cleaners 
 replicas verify, and replicas that were taken off a partition and came back empty, as they have nothing to lose.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionState
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
@@ -24,9 +23,6 @@ from harness.run_folder.history import INVOKE, OK, FaultTimes, fault_times
 from harness.soak.evidence.client_log import OUTCOMES, recreations, transaction_of
 from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
-
-if TYPE_CHECKING:
-    from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionState
 
 REMOVED_WITHIN_MS: Final = 5_000
 """A write exposes an outage if it is at least so long before its end: the longest lag, retention and
