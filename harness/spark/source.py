@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -147,21 +147,31 @@ class SourceTable:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class KafkaSegments(ds.DataSource):
-    """The data source of ``spark.read.format("kafka-segments")``."""
+class TableSource(ds.DataSource):
+    """A data source with a `SourceTable`. ``source``: its name. ``place``: the columns of a whole file or replica."""
+
+    source: ClassVar[str]
+    place: ClassVar[pa.Schema]
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Raise ``UsageError`` for unknown values of options."""
         super().__init__(options)
-        self._table = SourceTable.of(NAME, options, PLACE)
+        self._table = SourceTable.of(self.source, options, self.place)
 
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return NAME
+        return cls.source
 
     def schema(self) -> StructType:
         """Return the columns of option ``columns``, or all."""
         return self._table.chosen(self.options)
+
+
+class KafkaSegments(TableSource):
+    """The data source of ``spark.read.format("kafka-segments")``."""
+
+    source, place = NAME, PLACE
 
     def reader(self, schema: StructType) -> ds.DataSourceReader:
         """Return the reader of these columns."""

@@ -25,10 +25,6 @@ from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import describe_log_dirs
 
 NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
-ONGOING = "Ongoing"
-FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-"""``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
-
 
 Replica: TypeAlias = tuple[int, TopicPartition]
 """A broker, and a partition of which it has a replica."""

@@ -17,6 +17,7 @@ from harness.audit.live import broker_reports
 from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.copies.selection import listed
+from harness.broker_files.internal_topics.decode import FINISHED, ONGOING
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 from harness.judge.finding import brokers_text, name_of
@@ -215,9 +216,9 @@ def _why_ended(
         is_old = 0 <= transaction.last_time_ms < now_ms - UNKNOWN_MS
         return unknown if is_old and not coordinator_answers.gaps else None
     coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
-    if described.state in broker_reports.FINISHED:
+    if described.state in FINISHED:
         return f"{coordinator} says {described.state}"
-    if described.state != broker_reports.ONGOING:
+    if described.state != ONGOING:
         return None
     if described.producer_epoch > transaction.producer_epoch:
         return f"{coordinator} is at epoch {described.producer_epoch} already, not {transaction.producer_epoch}"

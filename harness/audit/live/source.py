@@ -19,7 +19,7 @@ The columns of `REPLICA` come first, then those of ``kafka-segments``.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -48,7 +48,7 @@ from harness.kafka_api.connection import Connection, Dial, SocketStream
 from harness.kafka_api.security import read_security
 from harness.spark.jobs import describe as describe_job
 from harness.spark.jobs import failures_reported, stages_reported
-from harness.spark.source import SourceTable
+from harness.spark.source import SourceTable, TableSource
 from harness.spark.stored_segment import STORED_SEGMENTS, StoredSegment
 
 NAME: Final = "kafka-replicas"
@@ -197,22 +197,10 @@ def divided(
     ]
 
 
-class KafkaReplicas(DataSource):
+class KafkaReplicas(TableSource):
     """The data source of ``spark.read.format("kafka-replicas")``: see the module."""
 
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raise ``UsageError`` for unknown values of options."""
-        super().__init__(options)
-        self._table = SourceTable.of(NAME, options, REPLICA)
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return NAME
-
-    def schema(self) -> StructType:
-        """Return the columns of option ``columns``, or all."""
-        return self._table.chosen(self.options)
+    source, place = NAME, REPLICA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns."""

@@ -33,7 +33,7 @@ STATES: Final = (
 )  # fmt: skip
 """States of a transactional id by stored number (`TransactionState`)."""
 FINISHED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
-"""States after which a coordinator writes no marker."""
+"""States without an open transaction: the coordinator writes no marker. In the Prepare… states it is writing them."""
 
 _INT16 = struct.Struct(">h")
 _TRANSACTION_KEY, _TRANSACTION_VALUE = struct.Struct(">hh"), struct.Struct(">hqhib")
