@@ -6,18 +6,17 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.suggest import known_name
 
 
 def read_toml(path: Path | Traversable, source: str) -> dict[str, Any]:
     """Return the content of a TOML file. Raises `UsageError` for a file that cannot be read or parsed."""
-    try:
+    with (
+        raised_as(UsageError, f"{source} cannot be read", OSError),
+        raised_as(UsageError, f"{source} is not TOML", ValueError),
+    ):
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{source} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(f"{source} is not TOML: {error}") from error
 
 
 def expect_entries(path: Path | Traversable, source: str) -> Iterator[tuple[Mapping[str, Any], str]]:

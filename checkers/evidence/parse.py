@@ -19,6 +19,7 @@ from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SE
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_entries, iter_records, marker, until_cut
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex
+from harness.errors import raised_as
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
 from harness.run_folder.store import RunFolder
@@ -236,10 +237,8 @@ def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
 
 
 def _settings(path: Path) -> Iterator[Row]:
-    try:
+    with raised_as(NotReadableError, str(path), ValueError):
         yield retentions_ms(json_object(path.read_bytes(), str(path)))
-    except ValueError as error:
-        raise NotReadableError(f"{path}: {error}") from error
 
 
 def fields_of(content: dict[str, Any], names: Sequence[str], place: str) -> Row:

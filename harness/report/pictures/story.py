@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, subject
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.escape import escape
 from harness.judge.finding import Place
 from harness.run_folder.history import key_of, read_lines
@@ -127,11 +127,9 @@ def read_story(folder: RunFolder) -> Story:
         replica = replicas[line["topic"], line["partition"]][line["broker"]]
         replica.add(since_s(line), line["log_end"], line["high_watermark"], line["last_stable_offset"])
         replica.removed += [(since_s(line), removal["offset"], removal["kind"]) for removal in line["removed"]]
-    try:
+    damaged = f"the run folder is damaged: {folder.history_path}"
+    with raised_as(UsageError, f"{damaged}: a record's key is not valid", ValueError):
         events = _events(history, since_s)
-    except ValueError as error:
-        problem = f"{folder.history_path}: a record's key is not valid: {error}"
-        raise UsageError(f"the run folder is damaged: {problem}") from error
     nemesis = [line for line in history if line["part"] == "nemesis"]
     back = [line for line in nemesis if (line["f"], line["type"]) == ("come back", "ok")]
     left = [line for line in nemesis if (line["f"], line["type"]) == ("leave", "invoke")]
