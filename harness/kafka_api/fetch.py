@@ -233,9 +233,12 @@ class WireReader:
     ) -> Iterator[tuple[TopicPartition, ReplicaState | str]]:
         """Fetch from these offsets on until an answer has no new records, as no answer crosses a segment's end.
 
-        ``offsets`` has the next offset of each unfinished replica. Batches that are cut (`LocalLog.read`) are left out.
+        ``offsets`` has the next offset of each unfinished replica. The first replicas of an answer may use up its size,
+        so a replica after them that has no records is fetched again, and before them. Batches that are cut
+        (`LocalLog.read`) are left out.
         """
         while offsets:
+            has_records = False
             for tp, answer in self._fetch(offsets, replica_id).items():
                 batches: tuple[Batch, ...] = ()
                 if isinstance(answer, str):
@@ -246,18 +249,20 @@ class WireReader:
                     records = answer.records[: batches[-1].position + batches[-1].size_bytes] if batches else b""
                     yield tp, replace(answer, records=records, batches=batches)
                 if batches and batches[-1].last_offset >= offsets[tp]:
+                    del offsets[tp]  # It goes to the end.
                     offsets[tp] = batches[-1].last_offset + 1
-                else:
+                    has_records = True
+                elif isinstance(answer, str) or not has_records:
                     del offsets[tp]
 
     def _fetch(self, offsets: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, ReplicaState | str]:
-        """Fetch at these offsets; where a log has none of them, at its start, which ``offsets`` has then."""
+        """Fetch at these offsets. A log that has none of them is left out, and ``offsets`` has its start then."""
         answers = self.connection.ask(fetch(offsets, replica_id=replica_id))
         outside = [tp for tp, answer in answers.items() if answer == OUT_OF_RANGE]
         log_starts = self.connection.ask(list_log_starts(outside)) if outside else {}
         starts = {tp: start for tp, start in log_starts.items() if isinstance(start, int) and start != offsets[tp]}
         offsets |= starts
-        return answers | (self.connection.ask(fetch(starts, replica_id=replica_id)) if starts else {})
+        return {tp: answer for tp, answer in answers.items() if tp not in starts}
 
 
 def _joined(before: ReplicaState | str | None, answer: ReplicaState) -> ReplicaState:

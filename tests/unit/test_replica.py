@@ -73,6 +73,17 @@ def test_a_log_whose_first_records_were_deleted_is_read_from_where_it_starts(pos
     assert reader.ends({TP: position}) == {TP: ReplicaEnds(7, 7, 7)}
 
 
+@pytest.mark.parametrize("log_start", [0, 5])
+def test_replicas_are_read_to_their_ends_where_the_first_of_them_use_up_the_answers(log_start: int) -> None:
+    batches = batch(log_start), batch(log_start + 1)
+    held = Held(log_start + 2, log_start + 2, log_start=log_start, batches=batches)
+    broker = FakeBroker({tp: [held] for tp in (TP, OTHER, ("u", 0))}, answer_bytes=len(batches[0]))
+    reader = WireReader(cast("Connection", broker))
+    states = reader.read(broker.states)
+    assert {tp: states[tp].records for tp in states} == dict.fromkeys(broker.states, b"".join(batches))
+    assert {end.log_end for end in reader.ends(dict.fromkeys(broker.states, 0)).values()} == {log_start + 2}
+
+
 def test_who_does_not_say_where_a_log_starts_leaves_it_unread() -> None:
     follower = FakeBroker({TP: [Held(7, 7, log_start=5)]}, is_redpanda_follower=True)
     assert WireReader(cast("Connection", follower)).read([TP]) == {TP: "OffsetOutOfRangeError"}
