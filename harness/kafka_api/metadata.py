@@ -97,14 +97,14 @@ def find_active_controller() -> Request[int | None]:
     return request(DescribeQuorumRequest, 0, decode, topics=topics)
 
 
-def find_coordinator(key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Request[Address]:
+def find_coordinator(key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Request[int]:
     """Return the coordinator of a transactional id, or of a group. Raises `RetriableError` where none is known yet.
 
     Creates a missing ``__transaction_state`` or ``__consumer_offsets``.
     """
 
-    def decode(answer: Any) -> Address:
+    def decode(answer: Any) -> int:
         raise_for_errors(answer, f"the coordinator of {key}")
-        return Address(answer.host, answer.port)
+        return int(answer.node_id)
 
     return request(FindCoordinatorRequest, 3, decode, key=key, key_type=kind)

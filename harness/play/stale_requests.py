@@ -179,7 +179,7 @@ class _Requests:
         return self.cluster.runtime.address(self.cluster.brokers[0])
 
     def coordinator(self, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> Address:
-        return self.valid(self.leader, find_coordinator(TOPIC, kind))
+        return self.cluster.runtime.address(self.valid(self.leader, find_coordinator(TOPIC, kind)))
 
     def valid(self, where: Where, request: Request[T]) -> T:
         """Send until it is accepted, as brokers may not know their leaders and coordinators at once.

@@ -10,12 +10,18 @@ from fakes.admin import PARTITION as TOPIC
 from fakes.admin import DelayedAdmin, LeaderAdmin
 from fakes.cluster import FakeCluster, recorded_cluster
 from fakes.observer import WHOLE
+from fakes.runtime import FakeRuntime
+from kafka.protocol.metadata import FindCoordinatorResponse
 
 from harness.cluster.observe import ObservedReplica
 from harness.cluster.routines import at_once
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
+from harness.kafka_api.address import Address
+from harness.kafka_api.messages import message
 from harness.kafka_api.metadata import PartitionState
+from harness.kafka_api.security import Security
+from harness.play import stale_requests
 from harness.play.failures import stalled_replica
 from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
@@ -69,6 +75,14 @@ def test_a_replica_that_does_not_come_back_has_stalled(back_s: float, stalled: t
 
     stall = stalled_replica(Subject({TOPIC: Placement().replicas(0)}), waited_s=120)
     assert stalled == (stall and (stall["broker"], stall["waited_s"], stall["longest_silence_s"]))
+
+
+def test_requests_to_a_coordinator_log_in_like_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, login, found = fake(), Security("file", {}), message(FindCoordinatorResponse, 3, node_id=2, host="b")
+    monkeypatch.setattr(FakeRuntime, "address", lambda _, broker: Address("b", broker, login))
+    monkeypatch.setattr(stale_requests, "ask", lambda _where, request, _policy: request.decode(found))
+    coordinator = stale_requests._Requests(subject).coordinator()
+    assert (coordinator, coordinator.security) == (Address("b", 2), login)
 
 
 def test_a_failure_in_the_background_ends_a_wait() -> None:

@@ -43,7 +43,7 @@ class BrokerPartition:
         self, brokers: Brokers, schedule: Schedule, partition: TopicPartition, group: str | None = None
     ) -> None:
         """Store the parts; producers are made at their first use."""
-        self._cluster = brokers.cluster
+        self._cluster, self.address = brokers.cluster, brokers.cluster.runtime.address
         self.name, self.partition, self.group = schedule.case, partition, group
         self.version = 2 if brokers.rules.epoch_bump else 1
         self._replicas = schedule.plan.brokers
@@ -53,11 +53,11 @@ class BrokerPartition:
 
     def leader(self) -> Address:
         """Return the address of the partition's leader."""
-        return self._cluster.runtime.address(self.leader_id)
+        return self.address(self.leader_id)
 
     def any_broker(self) -> Address:
         """Return the address of a broker that always stays up."""
-        return self._cluster.runtime.address(STAYING[0])
+        return self.address(STAYING[0])
 
     def ask(self, where: Callable[[], Address], request: Request[T]) -> T:
         """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
@@ -130,7 +130,7 @@ class RequestProducer:
 
     def _coordinator(self) -> Address:
         request = find_coordinator(self.identity.transactional_id or "")
-        return self._partition.ask(self._partition.any_broker, request)
+        return self._partition.address(self._partition.ask(self._partition.any_broker, request))
 
     def restart(self) -> None:
         """Obtain an id, or a higher epoch; an open transaction is aborted first."""
