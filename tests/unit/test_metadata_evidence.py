@@ -1,5 +1,6 @@
 """An audit's evidence of leaders: from a running cluster, and from the brokers' metadata log."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.audit.explain import metadata_evidence
@@ -29,6 +30,8 @@ def test_a_running_cluster_tells_the_leader_of_the_current_epoch_alone() -> None
     assert coverage.received(1, 3) is None
     assert evidence.replicas == {PLACE: ALL}
     assert evidence.is_without_transactions
+    first_transaction = replace(cluster(1, 4), may_have_transactions=True)
+    assert not evidence_of_cluster(cluster(1, 4), first_transaction).is_without_transactions
 
 
 def test_nothing_is_known_of_leaders_that_changed_meanwhile_or_have_no_epoch() -> None:

@@ -78,6 +78,10 @@ class Disputes:
             )
         return states
 
+    def show_transactions(self, finding: Finding) -> bool:
+        """Return whether any replica of a finding's partition has a transactional batch."""
+        return any(facts["has_transactions"] for facts in self.replicas.get(finding.place, ()))
+
 
 def attribute(rows: Iterable[CheckerRow], disputes: Disputes) -> list[Finding]:
     """Return the findings of these checkers' rows, with the wrong replicas where they are decided.
@@ -158,7 +162,11 @@ def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
             return _decision(outcome, dict.fromkeys(wrong, names))
     if accused in state.wrong | state.right and state.wrong:
         return _decision(state, {broker: _names(broker, states, state, finding, disputes) for broker in state.wrong})
-    if disputes.evidence.is_without_transactions and finding.anomaly == DIVERGED:
+    if (
+        finding.anomaly == DIVERGED
+        and disputes.evidence.is_without_transactions
+        and not disputes.show_transactions(finding)
+    ):
         why = "the cluster has no __transaction_state, so only a delete removes a value"
         return Blame(
             wrong=frozenset({accused}), reasons=(why,), assumptions=("no replica lost records in another way",)
@@ -195,8 +203,7 @@ def _names(
 ) -> tuple[str, ...]:
     """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
     in_transaction = any(other.at is not None and other.at.transactional for other in states)
-    facts_of_replicas = disputes.replicas.get(finding.place, ())
-    has_transactions = in_transaction or any(facts["has_transactions"] for facts in facts_of_replicas)
+    has_transactions = in_transaction or disputes.show_transactions(finding)
     if state.truth in {DELETED, SUPERSEDED}:
         is_poison = finding.anomaly == POISON
         later = [POISON] if in_transaction and not is_poison else []

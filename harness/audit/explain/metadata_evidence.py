@@ -77,6 +77,6 @@ def evidence_of_cluster(
         {place: state.leader for place, state in latest.partitions.items()},
         {topic.name: len(topic.partitions) for topic in latest.topics.values()},
         is_current=True,
-        is_without_transactions=after is not None and not before.may_have_transactions,
+        is_without_transactions=after is not None and not after.may_have_transactions,
         lacking="" if metadata is not None else NOT_ASKED if log is None else NOT_FETCHED,
     )
