@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from harness.broker_files.side_files.producer_state import ProducerEntry
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.messages import Request, acknowledged, error_name, numbers_per_topic, request, results_in
 
@@ -20,7 +21,7 @@ ENDING_STATES: Final = ("PrepareCommit", "PrepareAbort")
 class OpenTransaction:
     """An open transaction of a replica.
 
-    ``last_time_ms``: of the producer's last batch; -1 if it is unknown. ``coordinator_epoch``: as in `ActiveProducer`.
+    ``last_time_ms``: of the producer's last batch; ``coordinator_epoch``: of its last marker. -1 if they are unknown.
     """
 
     producer_id: int
@@ -34,25 +35,13 @@ OpenTransactions: TypeAlias = "tuple[OpenTransaction, ...] | None"
 """The open transactions of a replica; None where its broker does not list them."""
 
 
-@dataclass(frozen=True)
-class ActiveProducer:
-    """A producer that a replica remembers.
-
-    ``first_offset``: of its open transaction; None without one. ``coordinator_epoch``: of its last marker; -1 without.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    first_offset: int | None
-    coordinator_epoch: int
-    last_time_ms: int = -1
-
-
 def describe_producers(
     partitions: Iterable[TopicPartition],
-) -> Request[dict[TopicPartition, tuple[ActiveProducer, ...] | str]]:
-    """Return the producers of a broker's replicas, or an error's name (KIP-664); followers answer, too."""
+) -> Request[dict[TopicPartition, tuple[ProducerEntry, ...] | str]]:
+    """Return the producers of a broker's replicas, or an error's name (KIP-664); followers answer, too.
+
+    No broker reports the offsets of a producer's last batch.
+    """
     return request(
         DescribeProducersRequest,
         0,
@@ -61,26 +50,26 @@ def describe_producers(
     )
 
 
-def _producer(producer: Any) -> ActiveProducer:
-    offset = producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
-    return ActiveProducer(
+def _producer(producer: Any) -> ProducerEntry:
+    offset = producer.current_txn_start_offset
+    return ProducerEntry(
         producer.producer_id,
         producer.producer_epoch,
         producer.last_sequence,
-        offset,
-        producer.coordinator_epoch,
-        producer.last_timestamp,
+        timestamp_ms=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=offset if offset >= 0 else None,
     )
 
 
-def open_transactions(producers: tuple[ActiveProducer, ...] | str) -> OpenTransactions:
+def open_transactions(producers: tuple[ProducerEntry, ...] | str) -> OpenTransactions:
     """Return the open transactions of these producers; None for an error."""
     if isinstance(producers, str):
         return None
     return tuple(
-        OpenTransaction(p.producer_id, p.producer_epoch, p.first_offset, p.last_time_ms, p.coordinator_epoch)
+        OpenTransaction(p.producer_id, p.producer_epoch, first_offset, p.timestamp_ms, p.coordinator_epoch)
         for p in producers
-        if p.first_offset is not None
+        if (first_offset := p.current_txn_first_offset) is not None
     )
 
 

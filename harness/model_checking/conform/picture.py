@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
@@ -19,10 +19,6 @@ from harness.models.world.world import Rules, begin, take
 from harness.schedules.operations import CleanerPass, Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import Schedule
-
-if TYPE_CHECKING:
-    from harness.kafka_api.transactions import ActiveProducer
-
 
 NO_OFFSET, UNSTABLE = "none", "unstable"
 """Answers of OffsetFetch without an offset: none is committed, or UNSTABLE_OFFSET_COMMIT."""
@@ -100,7 +96,7 @@ def _key_text(key: bytes) -> str:
     return offset.topic if offset else key.decode()
 
 
-def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named) -> tuple[str, ...]:
+def states_of(producers: Iterable[ProducerEntry], named: Named) -> tuple[str, ...]:
     """Return the states of producers, from a snapshot or from a broker's answer.
 
     Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
@@ -108,7 +104,7 @@ def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named)
     """
     texts = []
     for it in (producer for producer in producers if producer.producer_epoch >= 0):
-        open_from = it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset
+        open_from = it.current_txn_first_offset
         text = f"{name_of(it.producer_id, named)} epoch {it.producer_epoch} sequence {it.last_sequence}"
         texts.append(text if open_from is None else f"{text}, open from {open_from}")
     return tuple(sorted(texts))
