@@ -17,6 +17,7 @@ from waitress.wasyncore import close_all
 
 from harness.errors import UsageError
 from harness.escape import to_json
+from harness.kafka_api.address import Address
 
 LATE_ROUNDS: Final = 3
 LATEST_S: Final = 15.0
@@ -102,8 +103,8 @@ class Endpoint:
             listening = socket.create_server((host, port), family=family)
         except OSError as error:
             why = str(error.strerror or error).partition(" (while")[0]
-            raise UsageError(f"--listen {host}:{port}: it cannot listen there ({why})") from error
-        self.address = f"{host}:{listening.getsockname()[1]}"
+            raise UsageError(f"--listen {Address(host, port)}: it cannot listen there ({why})") from error
+        self.address = str(Address(host, listening.getsockname()[1]))
         self._channels: dict[int, Any] = {}
         self._server = create_server(
             app, self._channels, sockets=[listening], threads=THREADS, channel_timeout=IDLE_S,

@@ -1,5 +1,6 @@
 """Which consumer groups a finding concerns: by their committed offsets, and as far as the user may describe groups."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ FROZEN = (
 )
 CONSUME = "groups before, billing, past and 1 more consume it"
 IN_OFFSETS = InternalRecord(topic_kind="k", text="", type="offset-commit", key={"group": "a\x1b", "topic": "t"})
+OF_MEMBER = replace(IN_OFFSETS, type="ConsumerGroupMemberMetadata", key={"group_id": "b", "member_id": "m"})
 
 
 @pytest.mark.parametrize(("facts", "leader", "expected"), [
@@ -30,6 +32,7 @@ IN_OFFSETS = InternalRecord(topic_kind="k", text="", type="offset-commit", key={
      "groups before, billing, search have yet to pass it; group past has passed it"),
     ({"anomaly": "committed-to-aborted", "effect": "latent"}, 2, CONSUME),
     ({"topic": "__consumer_offsets", "record": IN_OFFSETS}, 2, "it concerns group a\\x1b"),
+    ({"topic": "__consumer_offsets", "record": OF_MEMBER}, 2, "it concerns group b"),
 ])  # fmt: skip
 def test_groups_are_named_by_what_they_get(facts: dict[str, Any], leader: int, expected: str) -> None:
     assert with_groups(finding(impact="before", **facts), leader, OFFSETS).impact == f"before; {expected}"

@@ -109,6 +109,7 @@ def test_a_dry_run(cluster: FakeCluster, away: dict[str, set[int]], changed: int
     ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
     ((*RUNNING, "--interval", "0"), "is not a number from 0.2 to 3600"),
     ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
+    ((*SERVER, "--listen", "2001:db8::1"), "--listen [2001:db8::1]:9464: it cannot listen there"),
 ])  # fmt: skip
 @pytest.mark.usefixtures("cluster")
 def test_wrong_options_are_one_sentence(words: tuple[str, ...], message: str) -> None:

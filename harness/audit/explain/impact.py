@@ -12,10 +12,11 @@ from math import inf
 from typing import Final
 
 from checkers.finding import HANGING_TRANSACTION, LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
+from harness.audit.explain.internal_records import coordinated
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.copies.selection import listed
-from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.broker_files.internal_topics.decode import KAFKAS_OWN
 from harness.broker_files.metadata_log.history import absences
 from harness.escape import escape
 from harness.host.clock import duration_text, time_text
@@ -147,11 +148,11 @@ def _committed_offsets(
 def with_groups(finding: Finding, leader: int, offsets: Mapping[str, int]) -> Finding:
     """Add the groups that consume the finding's partition to its impact. ``offsets``: committed ones by group.
 
-    In ``__consumer_offsets`` the group of the record's key is named instead.
+    In Kafka's own topics the group or the transactional id of the record's key is named instead.
     """
-    if finding.topic == CONSUMER_OFFSETS:
+    if finding.topic in KAFKAS_OWN:
         key = None if finding.record is None else finding.record.key
-        texts = [f"it concerns group {escape(key['group'])}"] if key and "group" in key else []
+        texts = [f"it concerns {coordinated(finding.topic, key)[0]}"] if key else []
     else:
         texts = [
             f"group{'s' if len(groups) > 1 else ''} {listed(list(map(escape, groups)))} {verbs[len(groups) > 1]}"

@@ -152,7 +152,7 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
     record, topic, broker = finding.record, finding.topic, evidence.leaders.get(finding.place)
     if record is None or record.key is None or broker is None:
         return finding
-    name, hashed = _coordinated(topic, record.key)
+    name, hashed = coordinated(topic, record.key)
     at = "" if evidence.is_current else " at the end of the metadata log"
     role = f"{'leader' if hashed is None else 'coordinator'} of {name}{at}"
     count = evidence.partition_counts[topic]
@@ -172,7 +172,7 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
     return replace(finding, record=replace(record, coordinator=coordinator))
 
 
-def _coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None]:
+def coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the name of the coordinated group or id, and the text to hash; None without a coordinator."""
     if topic == decode.CONSUMER_OFFSETS:
         kind, hashed = "group", str(key.get("group", key.get("group_id")))
