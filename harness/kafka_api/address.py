@@ -47,9 +47,9 @@ def _address(text: str, security: Security | None) -> Address:
     digits = match["port"]
     if len(digits) > len(str(LAST_PORT)) or not 1 <= int(digits) <= LAST_PORT:
         raise UsageError(f"{quoted(text)}: {quoted(digits)} is not a port; give a port from 1 to {LAST_PORT}")
-    if match["ipv6"]:
-        try:
-            IPv6Address(match["ipv6"])
-        except ValueError as error:
-            raise UsageError(f"{quoted(text)}: {match['ipv6']} is not an IPv6 address") from error
-    return Address(match["ipv6"] or match["host"], int(digits), security)
+    host, kind = match["ipv6"] or match["host"], "an IPv6 address" if match["ipv6"] else "a host name"
+    try:
+        _ = IPv6Address(host) if match["ipv6"] else host.encode("idna")
+    except ValueError as error:
+        raise UsageError(f"{quoted(text)}: {host} is not {kind}") from error
+    return Address(host, int(digits), security)

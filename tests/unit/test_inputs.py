@@ -367,6 +367,7 @@ def test_ports_end_somewhere() -> None:
     ("http://h:9092", "'http://h:9092' is a URL: give host:port"),
     ("::1:9092", "an IPv6 address in brackets: [::1]:9092"),
     ("[::g]:9092", "::g is not an IPv6 address"),
+    ("kafka-1..example:9092", "kafka-1..example is not a host name"),
     ("h h:9092", "'h h:9092' is not an address"),
 ])  # fmt: skip
 @pytest.mark.parametrize("command", ["live", "exposure"])
