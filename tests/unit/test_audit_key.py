@@ -1,6 +1,7 @@
 """One key on a few replicas, by literal logs: what is served, why, when cleaning may remove it, and who differs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from literal import TOPIC, abort, commit, delete, emptied, emptied_marker, encode, put
 
 from harness.audit.key.read import Comparison, KeyPartition, read_copies, read_live, usual_partitions
-from harness.audit.key.show import exit_code, key_json
+from harness.audit.key.show import exit_code, key_json, show_key
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import escape, unescape
 from harness.kafka_api.transactions import OpenTransaction
+from harness.terminal import stdout
 
 END = put(20, "other")
 GONE = "broker 2: no record, and nothing at offset 0; broker 1: the value of offset 0"
@@ -180,6 +182,16 @@ def test_a_difference_of_a_running_cluster_is_reported_and_a_broker_that_does_no
     (partition,) = read_live(audited(brokers, absent=(3,)), b"K", [TP])
     assert [doubt[:38] for doubt in partition.comparison.doubts] == ["the replica of broker 3 was not read: "]
     assert exit_code([partition]) == EXIT_UNKNOWN
+
+
+@pytest.mark.parametrize(("leader", "text"), [
+    (1, "; consumers read broker 1, its leader"), (-1, "; no consumer reads it, as it has no leader"), (None, ""),
+])  # fmt: skip
+def test_the_first_line_of_a_partition_names_its_leader(
+    leader: int | None, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_key(stdout(), b"K", [replace(live([held(put(0, "K"), END)]), leader=leader)], "")
+    assert capsys.readouterr().out.startswith(f"t-0: key K{text}\n")
 
 
 def test_usual_partitions_are_those_of_the_java_client_and_of_librdkafka() -> None:

@@ -15,6 +15,7 @@ from harness.audit.key.log import KeyRecord, KeyReplica
 from harness.audit.key.read import KeyPartition
 from harness.audit.removal_settings import RemovalSettings
 from harness.broker_files.internal_topics.phrases import state, subject
+from harness.broker_files.metadata_log.history import NO_LEADER
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import escape, shortened
 from harness.host.clock import duration_text, time_text
@@ -91,6 +92,7 @@ def show_key(out: Terminal, key: bytes, partitions: Sequence[KeyPartition], live
             continue
         about = subject(partition.place[0], key)
         leader = "" if partition.leader is None else f"; consumers read broker {partition.leader}, its leader"
+        leader = "; no consumer reads it, as it has no leader" if partition.leader == NO_LEADER else leader
         out.line(f"{name_of(partition.place)}: key {escape(key) if about is None else about.text}{leader}")
         for replica in partition.replicas:
             _show_replica(out, key, replica, partition)
