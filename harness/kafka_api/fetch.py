@@ -30,9 +30,10 @@ CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
 """FetchRequest's debugging consumer: reads to the log end instead of the high watermark."""
 
-ANY_RACK: Final = "x"
-"""Kafka passes racks to its replica selector, and has none unless it is configured. Redpanda answers a client
-that names a rack from the replica that is asked, follower or not (read in its source).
+ANY_RACK: Final = "rack of compaction-harness"
+"""A leader with a replica selector, which Kafka has only if it is configured, refers clients of the rack of another
+replica to that replica. Redpanda answers a client that names a rack from the replica that is asked, follower or not
+(read in its source).
 """
 
 MAX_BYTES: Final = 64 << 20
@@ -72,7 +73,7 @@ def fetch(
     partition_max_bytes: int | None = None,
     version: int = FETCH_VERSION,
 ) -> Request[dict[TopicPartition, ReplicaState | str]]:
-    """Return each replica's records from an offset on, or an error's name. The debugging consumer has no isolation.
+    """Return each replica's records from an offset on, or an error. The debugging consumer has no isolation.
 
     ``max_bytes`` bounds the whole answer except the first batch, which is sent whatever its size (KIP-74);
     ``partition_max_bytes`` each partition.
@@ -98,7 +99,10 @@ def fetch(
     )
 
 
-def _state(partition: Any) -> ReplicaState:
+def _state(partition: Any) -> ReplicaState | str:
+    if partition.preferred_read_replica >= 0:
+        # Such an answer has no records, and no error (`ReplicaManager.readFromLog`).
+        return f"its replica selector refers every consumer to broker {partition.preferred_read_replica}"
     return ReplicaState(
         log_start=partition.log_start_offset,
         high_watermark=partition.high_watermark,

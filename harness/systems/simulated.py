@@ -32,7 +32,7 @@ from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_setting
 from harness.targets import SIM_KAFKA, SIM_REDPANDA
 
 REST_MS: Final = 10**12
-NO_REPLICA: Final = "NotLeaderOrFollowerError"
+NO_REPLICA: Final = "NotLeaderForPartitionError"
 """The error of a broker without a replica of the partition."""
 
 UNSUPPORTED_NEMESES: Final = frozenset(

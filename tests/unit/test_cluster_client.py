@@ -8,14 +8,14 @@ import pytest
 from fakes.clock import JumpingClock, TickingClock
 from fakes.connections import AnsweringStream, FailingDial
 from kafka.protocol.admin import DescribeLogDirsResponse, DescribeProducersResponse
-from kafka.protocol.consumer import OffsetCommitResponse
+from kafka.protocol.consumer import FetchResponse, OffsetCommitResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.client_requests import commit_offsets
 from harness.kafka_api.connection import ONCE, SILENT_S, ClusterClient, Connection, RetryPolicy
-from harness.kafka_api.fetch import fetch
+from harness.kafka_api.fetch import ReplicaState, fetch
 from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, per_topic, raise_for_errors
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import LogDirs, describe_log_dirs, reassign
@@ -191,6 +191,16 @@ def test_metadata_have_addresses_and_partitions_in_order_and_errors_by_name() ->
     assert list(state.partitions) == [("t", 0), ("t", 1)]
     assert (state.partitions["t", 0].replicas, state.partitions["t", 0].isr) == ((3, 1), (1, 3))
     assert state.topics["gone"].error == "UnknownTopicOrPartitionError"
+
+
+def test_a_leader_that_refers_consumers_to_another_replica_has_not_shown_its_records() -> None:
+    referred, own = (
+        {"partition_index": n, "preferred_read_replica": to, "records": b""} for n, to in ((0, 3), (1, -1))
+    )
+    answer = message(FetchResponse, 11, responses=[{"topic": "t", "partitions": [referred, own]}])
+    decoded = fetch({("t", 0): 0}).decode(answer)
+    assert decoded["t", 0] == "its replica selector refers every consumer to broker 3"
+    assert isinstance(decoded["t", 1], ReplicaState)
 
 
 def test_only_producers_with_a_transaction_have_one_open() -> None:

@@ -162,11 +162,8 @@ def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
             return _decision(outcome, dict.fromkeys(wrong, names))
     if accused in state.wrong | state.right and state.wrong:
         return _decision(state, {broker: _names(broker, states, state, finding, disputes) for broker in state.wrong})
-    if (
-        finding.anomaly == DIVERGED
-        and disputes.evidence.is_without_transactions
-        and not disputes.show_transactions(finding)
-    ):
+    has_only_deletes = disputes.evidence.is_without_transactions and not disputes.show_transactions(finding)
+    if finding.anomaly == DIVERGED and has_only_deletes:
         why = "the cluster has no __transaction_state, so only a delete removes a value"
         return Blame(
             wrong=frozenset({accused}), reasons=(why,), assumptions=("no replica lost records in another way",)
