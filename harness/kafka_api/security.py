@@ -45,8 +45,8 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """``security.protocol``."""
-        return self.properties.get("security.protocol", PLAINTEXT)
+        """``security.protocol``, in capitals: Kafka accepts small letters, too (``SecurityProtocol.forName``)."""
+        return self.properties.get("security.protocol", PLAINTEXT).upper()
 
     @property
     def mechanism(self) -> str | None:
@@ -211,8 +211,8 @@ def read_security(path: Path) -> Security:
     """Return the login of a Java client's properties file. Raises `UsageError`, which contains no secrets."""
     with raised_as(UsageError, f"--command-config {path} cannot be read", OSError, ValueError):
         properties = javaproperties.loads(path.read_text(encoding="utf-8"))
-    # Other properties of the file are not passed on.
-    login = {name: value for name, value in properties.items() if name.startswith(("security.", "sasl.", "ssl."))}
+    # Other properties of the file are not passed on. Kafka strips values, too (``ConfigDef.parseType``).
+    login = {n: value.strip() for n, value in properties.items() if n.startswith(("security.", "sasl.", "ssl."))}
     security = Security(str(path), login)
     if security.protocol not in PROTOCOLS:
         raise UsageError(f"{path}: security.protocol is {security.protocol}; give one of {', '.join(PROTOCOLS)}")

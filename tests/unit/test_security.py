@@ -82,7 +82,7 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str,
     assert subject.properties["sasl.mechanism"] == "SCRAM-SHA-512"
     assert subject.tls is not None
     assert (subject.tls.check_hostname, subject.tls.verify_mode) == (True, ssl.CERT_REQUIRED)
-    plaintext = read(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"})
+    plaintext = read(tmp_path, {**SASL, "security.protocol": "sasl_plaintext", "sasl.mechanism": "SCRAM-SHA-512 "})
     assert plaintext.tls is None
     assert plaintext.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
 
