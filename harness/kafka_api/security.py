@@ -33,7 +33,7 @@ JKS_MAGIC = b"\xfe\xed\xfe\xed"
 """The first bytes of a JKS file. Since Java 9, type JKS also reads PKCS#12 files, the form that keytool writes."""
 ENDPOINT = "ssl.endpoint.identification.algorithm"
 
-JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w.$-]+)(?=[\s;]))""")
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Security:
 
     @property
     def jaas(self) -> dict[str, str]:
-        """The options of ``sasl.jaas.config`` that are in quotes."""
+        """The options of ``sasl.jaas.config``, in quotes or not (``JaasConfig``)."""
         text = self.properties.get(JAAS, "")
-        options = {name: double or single for name, double, single in JAAS_OPTION.findall(text)}
+        options = {name: "".join(values) for name, *values in JAAS_OPTION.findall(text)}
         return {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
 
     @property

@@ -84,6 +84,8 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str,
     assert (subject.tls.check_hostname, subject.tls.verify_mode) == (True, ssl.CERT_REQUIRED)
     plaintext = read(tmp_path, {**SASL, "security.protocol": "sasl_plaintext", "sasl.mechanism": "SCRAM-SHA-512 "})
     assert plaintext.tls is None
+    unquoted = read(tmp_path, {**SASL, "sasl.jaas.config": f"{MODULE} required username=ann password=pass-1;"})
+    assert unquoted.credentials == ("ann", "pass-1")
     assert plaintext.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
 
 
@@ -159,6 +161,7 @@ def test_a_login_by_kerberos_needs_the_package(tmp_path: Path, monkeypatch: pyte
     ({**OAUTH, "sasl.jaas.config": 'x required clientId="ann";'}, "needs clientId and clientSecret"),
     ({"sasl.mechanism": "AWS_MSK_IAM", "security.protocol": "SASL_PLAINTEXT"}, "needs security.protocol=SASL_SSL"),
     ({"sasl.jaas.config": 'x required username="ann";'}, "sasl.jaas.config names no password"),
+    ({"sasl.jaas.config": "x required username=ann password=pass@1;"}, "sasl.jaas.config names no password"),
     ({"sasl.jaas.config": None}, "there is no sasl.jaas.config"),
     ({"ssl.truststore.type": "BCFKS"}, "is of type BCFKS, which only Java reads; convert it"),
     ({"ssl.truststore.type": "JKS"}, "cannot be opened"),
