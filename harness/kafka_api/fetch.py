@@ -102,7 +102,7 @@ def fetch(
 def _state(partition: Any) -> ReplicaState | str:
     if partition.preferred_read_replica >= 0:
         # Such an answer has no records, and no error (`ReplicaManager.readFromLog`).
-        return f"its replica selector refers every consumer to broker {partition.preferred_read_replica}"
+        return f"its replica selector refers consumers to broker {partition.preferred_read_replica}"
     return ReplicaState(
         log_start=partition.log_start_offset,
         high_watermark=partition.high_watermark,

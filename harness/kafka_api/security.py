@@ -140,6 +140,8 @@ class Security:
         if self.mechanism == GSSAPI:
             return {"sasl_kerberos_service_name": self.properties.get(SERVICE) or self.jaas["serviceName"]}
         user, password = self.credentials
+        if self.mechanism != PLAIN:
+            user = user.replace("=", "=3D").replace(",", "=2C")  # ``ScramFormatter.saslName``: not done by kafka-python
         return {"sasl_mechanism": self.mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
 
     def for_librdkafka(self) -> dict[str, Any]:

@@ -51,14 +51,13 @@ def describe_producers(
 
 
 def _producer(producer: Any) -> ProducerEntry:
-    offset = producer.current_txn_start_offset
     return ProducerEntry(
         producer.producer_id,
         producer.producer_epoch,
         producer.last_sequence,
         timestamp_ms=producer.last_timestamp,
         coordinator_epoch=producer.coordinator_epoch,
-        current_txn_first_offset=offset if offset >= 0 else None,
+        current_txn_first_offset=None if producer.current_txn_start_offset < 0 else producer.current_txn_start_offset,
     )
 
 

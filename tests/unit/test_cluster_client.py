@@ -199,7 +199,7 @@ def test_a_leader_that_refers_consumers_to_another_replica_has_not_shown_its_rec
     )
     answer = message(FetchResponse, 11, responses=[{"topic": "t", "partitions": [referred, own]}])
     decoded = fetch({("t", 0): 0}).decode(answer)
-    assert decoded["t", 0] == "its replica selector refers every consumer to broker 3"
+    assert decoded["t", 0] == "its replica selector refers consumers to broker 3"
     assert isinstance(decoded["t", 1], ReplicaState)
 
 

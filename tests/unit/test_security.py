@@ -86,6 +86,8 @@ def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, tls: dict[str,
     assert plaintext.tls is None
     unquoted = read(tmp_path, {**SASL, "sasl.jaas.config": f"{MODULE} required username=ann password=pass-1;"})
     assert unquoted.credentials == ("ann", "pass-1")
+    named = read(tmp_path, {**SASL, "sasl.jaas.config": f'{MODULE} required username="CN=a,b" password="p";'})
+    assert named.for_kafka_python["sasl_plain_username"] == "CN=3Da=2Cb"
     assert plaintext.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
 
 
