@@ -90,8 +90,7 @@ def explore(target: str, with_: tuple[str, ...], out: Path | None, output: str, 
     walked = walk(chosen, on_progress=progress, **limits)
     content, ways = summary(target, with_, walked), shortest(walked)
     if out is not None:
-        schedules = ((name, case.title, steps, groups) for name, (case, steps) in ways.items())
-        write_schedules(out, " with ".join([target, *with_]), schedules)
+        write_schedules(out, " with ".join([target, *with_]), ways, of_groups=groups)
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(envelope(**content))

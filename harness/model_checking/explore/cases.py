@@ -6,7 +6,7 @@ have few faults: each case is walked to its end in seconds, and with a transacti
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError
 from harness.models.faults import state as by
@@ -191,10 +191,16 @@ _WITH_TRANSACTION: Final[Sequence[tuple[Sequence[str], int]]] = (
     *((faults, 0) for faults in ((by.LAG,), (by.OUTAGE, by.LATE))),
 )
 """Faults, and the number of elections; cases without a transaction have one election."""
+
+
+def _bound(*faults: str, elections: int = 1, **more: Any) -> FaultBound:
+    return FaultBound(faults=frozenset(faults), elections=elections, **more)
+
+
 _UNDER_FAULTS: Final = (
-    *((_WRITES, 3, (fault, *more), 1) for fault, further in _FAULTS.items() for more in further),
-    *((_WRITES, 4, (fault, *more), 1) for fault, count in _OF_FOUR_BROKERS.items() for more in _FAULTS[fault][:count]),
-    *((_TRANSACTION, 3, faults, elections) for faults, elections in _WITH_TRANSACTION),
+    *(_bound(fault, *more) for fault, further in _FAULTS.items() for more in further),
+    *(_bound(fault, *more, brokers=4) for fault, count in _OF_FOUR_BROKERS.items() for more in _FAULTS[fault][:count]),
+    *(_bound(*faults, elections=elections, clients=_TRANSACTION) for faults, elections in _WITH_TRANSACTION),
 )
 
 
@@ -244,20 +250,8 @@ def fault_cases(with_: Collection[str], without: Collection[str]) -> Sequence[Fa
     rules = frozenset({*by.KAFKAS_RULES, *gate, *further})
     _reject_unknown("--without", "rule", without, sorted(rules))
     waits = WAITS[proposals[0]] if proposals else by.NOTHING_WAITS
-    return [
-        FaultCase(
-            FaultBound(
-                clients=clients,
-                brokers=brokers,
-                elections=elections,
-                faults=frozenset(faults),
-                waits=waits,
-                rules=rules - set(without),
-            ),
-            without=frozenset(without),
-        )
-        for clients, brokers, faults, elections in _UNDER_FAULTS
-    ]
+    bounds = [replace(bound, waits=waits, rules=rules - set(without)) for bound in _UNDER_FAULTS]
+    return [FaultCase(bound, frozenset(without)) for bound in bounds]
 
 
 def _reject_unknown(option: str, kind: str, names: Collection[str], known_names: Collection[str]) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -90,12 +90,12 @@ def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[Ope
 
 
 def write_schedules(
-    out: Path, target: str, found_schedules: Iterable[tuple[str, str, tuple[Operation, ...], bool]]
+    out: Path, target: str, ways: Mapping[str, tuple[AnyCase, tuple[Operation, ...]]], *, of_groups: bool
 ) -> None:
-    """Write schedules to a folder, each with the name of its finding: its case, steps, and whether it is of groups."""
-    for name, case, steps, of_groups in found_schedules:
-        plan = OF_GROUPS if of_groups else NO_PLAN
-        write_schedule(out / f"{name}.json", Schedule(in_order(*steps), name, target, case, plan))
+    """Write ways to a folder as schedules, each with the name of its finding. ``of_groups``: records are offsets."""
+    plan = OF_GROUPS if of_groups else NO_PLAN
+    for name, (case, steps) in ways.items():
+        write_schedule(out / f"{name}.json", Schedule(in_order(*steps), name, target, case.title, plan))
 
 
 def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
