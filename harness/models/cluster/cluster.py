@@ -199,7 +199,6 @@ class SimCluster:
     def _follow(self, partition: SimPartition, leader: int) -> None:
         """Make another replica the leader, without a fetch; others truncate their logs to its log end."""
         partition.replication.fail_over(leader)
-        partition.note_election()
         partition.has_leader = True
         self.coordinated.elect(partition, leader)
         partition.schedule_fetches()
@@ -209,7 +208,6 @@ class SimCluster:
         if partition.leader_id in {None, broker} or broker not in partition.in_sync or not self.is_reachable(broker):
             return
         partition.replication.elect(broker)
-        partition.note_election()
         partition.touch(broker)
         self.coordinated.elect(partition, broker)
         partition.schedule_fetches()

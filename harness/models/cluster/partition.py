@@ -24,8 +24,7 @@ class SimPartition:
     ``has_leader``: the last leader still leads. ``copying``, ``learning``: followers whose next fetch is in flight, for
     batches or only for the high watermark. ``late``: followers with a scheduled check of their lag. ``versions`` count
     the changes of each replica. ``protocol``: the state of coordinated compaction, if any. ``is_deleted``: with its
-    topic. ``elections``: the log end of each later leader when its epoch began, also below today's log start. Source of
-    the rules of fetches: ``ReplicaFetcherThread``, ``ReplicaManager``, ``Partition``.
+    topic. Source of the rules of fetches: ``ReplicaFetcherThread``, ``ReplicaManager``, ``Partition``.
     """
 
     _cluster: SimCluster
@@ -39,7 +38,6 @@ class SimPartition:
     versions: dict[int, int] = field(default_factory=dict)
     protocol: Coordination | None = None
     is_deleted: bool = False
-    elections: dict[int, int] = field(default_factory=dict)
 
     @property
     def leader_id(self) -> int | None:
@@ -67,14 +65,10 @@ class SimPartition:
     def is_stored(self, batch: ModelBatch) -> bool | None:
         """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader."""
         # Deletions of records raise the starts of epochs in the leader's log.
-        later = [start for epoch, start in self.elections.items() if epoch > batch.leader_epoch]
+        later = [start for epoch, start in self.replication.epoch_starts.items() if epoch > batch.leader_epoch]
         if batch.last_offset >= min(later, default=MAX_INT64):
             return None
         return self.leader.high_watermark > batch.last_offset
-
-    def note_election(self) -> None:
-        """Note where the epoch of a new leader begins."""
-        self.elections[self.replication.leader_epoch] = self.leader.log_end
 
     def schedule_fetches(self) -> None:
         """Schedule a fetch of every follower that is behind."""

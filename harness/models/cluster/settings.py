@@ -10,9 +10,9 @@ from typing import Final
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import UsageError, raised_as
+from harness.schedules.timers import DAY_MS
 
 NEVER_MS: Final = MAX_INT64
-DAY_MS: Final = 86_400_000
 
 TOPIC: Final[Mapping[str, float]] = {
     "segment.ms": 7 * DAY_MS,

@@ -27,8 +27,7 @@ def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
             aborts.update((entry.producer_id, entry.first_offset) for entry in entries)
             # An answer without a record lists aborted transactions, too.
             at = max((b.last_offset + 1 for b in batches if b.base_offset < stable_offset), default=stable_offset)
-    in_order = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
-    return tuple(dict.fromkeys(entry for entry in in_order if entry in aborts))
+    return tuple(dict.fromkeys(pair for it in replica.aborted if (pair := (it.producer_id, it.first_offset)) in aborts))
 
 
 def batches_up_to(replica: Replica, end: int) -> Iterator[ModelBatch]:

@@ -18,7 +18,8 @@ from harness.models.log.replica import Replica
 class Replication:
     """The state of all replicas. ``rolls``: whether a replica begins a segment before it appends a batch.
 
-    ``changed`` is called after every change of the leader or of the ISR.
+    ``changed`` is called after every change of the leader or of the ISR. ``epoch_starts``: the log end offset of each
+    later leader when its epoch began.
     """
 
     replicas: dict[int, Replica]
@@ -26,6 +27,7 @@ class Replication:
     rolls: Callable[[Replica, ModelBatch], bool]
     away: set[int] = field(default_factory=set)
     leader_epoch: int = 0
+    epoch_starts: dict[int, int] = field(default_factory=dict)
     changed: Callable[[], None] = lambda: None
 
     @property
@@ -109,6 +111,7 @@ class Replication:
     def begin_epoch(self) -> None:
         """Begin a leader epoch at the leader's log end (``Partition.makeLeader``)."""
         self.leader_epoch += 1
+        self.epoch_starts[self.leader_epoch] = self.leader.log_end
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
 
     def _lead(self, broker: int) -> None:
