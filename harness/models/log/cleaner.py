@@ -126,6 +126,12 @@ def first_dirty(replica: Replica) -> int:
     return at if replica.log_start <= at <= replica.log_end else replica.log_start
 
 
+def first_dirty_segment(replica: Replica) -> int:
+    """Return the base offset of the segment that has the first dirty offset, maybe inside."""
+    start = first_dirty(replica)
+    return max((segment.base_offset for segment in replica.segments if segment.base_offset <= start), default=0)
+
+
 def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
     """Run one pass, and return whether there was anything dirty."""
     replica.expire(now_ms, cleaning.producer_expiration_ms)
@@ -185,8 +191,7 @@ def _groups(segments: list[ModelSegment], group_batches: int, end: int) -> list[
 
 def _last_offsets(replica: Replica, cleanable: list[ModelSegment], end: int) -> dict[bytes, int]:
     """Return the last offset of each key in the dirty part, which may begin inside a segment."""
-    start = first_dirty(replica)
-    first = max((segment.base_offset for segment in replica.segments if segment.base_offset <= start), default=0)
+    start, first = first_dirty(replica), first_dirty_segment(replica)
     transactions = _Transactions()
     transactions.expect(replica.aborted_before(first, end, replica.log_start))
     last: dict[bytes, int] = {}

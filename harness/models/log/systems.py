@@ -111,16 +111,17 @@ def _redpandas_content(replica: Replica) -> Hashable:
 def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
     """Return whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
 
-    The dirty bytes are more than ``min.cleanable.dirty.ratio`` of the cleanable bytes, or have been dirty for longer
-    than ``max.compaction.lag.ms``.
+    The dirty bytes are more than ``min.cleanable.dirty.ratio`` of clean and dirty bytes, or have been dirty for longer
+    than ``max.compaction.lag.ms``. A segment with the first dirty offset inside is clean and dirty (``LogToClean``).
     """
     cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
     dirty = _dirty_segments(replica, cleanable)
     if not dirty:
         return False
-    dirty_bytes, all_bytes = (sum(size_bytes(segment.batches) for segment in some) for some in (dirty, cleanable))
+    clean = [segment for segment in cleanable if segment.base_offset < first_dirty(replica)]
+    dirty_bytes, clean_bytes = (sum(size_bytes(segment.batches) for segment in some) for some in (dirty, clean))
     is_overdue = now_ms - topic["max.compaction.lag.ms"] > _dirty_since_ms(dirty)
-    return is_overdue or dirty_bytes / all_bytes > topic["min.cleanable.dirty.ratio"]
+    return is_overdue or dirty_bytes / (clean_bytes + dirty_bytes) > topic["min.cleanable.dirty.ratio"]
 
 
 def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
@@ -137,7 +138,7 @@ def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> f
 
 
 def _dirty_segments(replica: Replica, segments: Iterable[ModelSegment]) -> list[ModelSegment]:
-    start = first_dirty(replica)
+    start = cleaner.first_dirty_segment(replica)
     return [segment for segment in segments if segment.base_offset >= start and segment.batches]
 
 
