@@ -24,9 +24,10 @@ from harness.models.log.invariants import violations
 from harness.models.log.redpanda import clean, progress
 from harness.models.log.replica import Replica
 from harness.models.log.systems import due_later_ms, is_due
-from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World, begin, take
+from harness.models.world.world import BEGIN_MS, STEP_MS, Rules, World, begin, take
 from harness.schedules import operations as ops
 from harness.schedules.catalog import Anomaly
+from harness.schedules.timers import DAY_MS, HOUR_MS
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 
@@ -383,6 +384,16 @@ def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[s
     assert is_due(log, CLEANING, {**TOPIC, **settings}, 1000) is due
 
 
+@pytest.mark.parametrize(("ratio", "due"), [(0.49, True), (0.5, False)])
+def test_a_segment_with_the_log_start_inside_is_dirty_and_clean(ratio: float, *, due: bool) -> None:
+    log = Replica(1)
+    for number in range(3):
+        log.append(batch(number, number), roll=number > 1)
+    log.advance_high_watermark(3)
+    log.delete_before(1)
+    assert is_due(log, CLEANING, {**TOPIC, "min.cleanable.dirty.ratio": ratio}, 1000) is due
+
+
 def test_time_alone_makes_a_pass_due_unless_nothing_is_dirty() -> None:
     log = replica(batch(0, 100), batch(1, 500))
     for setting, due_ms in ({"max.compaction.lag.ms": 1000}, 1101), ({"min.compaction.lag.ms": 300}, 401), ({}, None):
@@ -495,6 +506,8 @@ def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, rais
     first.transact("commit")
     subject.put(first, "b")
     second = subject.producer("tx")
+    abort = [batch.producer_epoch for batch in subject.partition.leader.batches() if batch.marker == ABORT]
+    assert (abort, second.epoch) == ([1 + raises_epoch], 2 + raises_epoch)
     with pytest.raises(ClientError, match="another producer has tx now") as error:
         first.transact("commit")
     assert error.value.certainly

@@ -38,12 +38,13 @@ class TransactionCoordinator:
     _by_id: dict[str, Transactional] = field(default_factory=dict)
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
-        """Give a producer its id, or the next epoch; an open transaction is aborted."""
+        """Give a producer its id, or the next epoch; an open transaction is aborted with an epoch between."""
         if transactional_id not in self._by_id:
             self._by_id[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
             return self._by_id[transactional_id]
         producer = self._by_id[transactional_id]
         if producer.partitions:
+            producer.epoch += not producer.raises_epoch
             self.end(producer, ABORT)
         producer.epoch += 1
         return producer
@@ -111,5 +112,4 @@ class TransactionCoordinator:
             else:
                 clock.after(CHECK_S, check)
 
-        if not partition.is_stored(batch):
-            clock.after(CHECK_S, check)
+        check()
