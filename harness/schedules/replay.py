@@ -72,10 +72,13 @@ def scenario_of(schedule: Schedule) -> Scenario:
     of_producer = [operation for operation in before if operation.process == TRANSACTIONAL]
     is_open = bool(of_producer) and not isinstance(of_producer[-1], ops.End)
     missed = _of_clients(operations[begins_at:ends_at], names, is_open=is_open)
-    places = [at for at, operation in enumerate(missed) if operation.process == TRANSACTIONAL]
+    ends = [at for at, operation in enumerate(missed) if is_open and isinstance(operation, ops.End)]
     # Where a producer continues whose transaction has ended, its marker has to be removed before: both markers would
     # grow old together otherwise, and the second one would be removed as well.
-    late_from = places[1] if is_open and len(places) > 1 else len(missed)
+    later = [at for at, it in enumerate(missed) if ends and at > ends[0] and it.process == TRANSACTIONAL]
+    waits_at = [at for at in range(begins_at, ends_at) if isinstance(operations[at], ops.UntilRemoved)]
+    waits = [len(_of_clients(operations[begins_at:at], names, is_open=is_open)) for at in waits_at]
+    late_from = next(iter(waits or later), len(missed))
     outage, late = missed[:late_from], missed[late_from:]
     scenario = Scenario(
         name=f"schedule-{schedule.finding}",
