@@ -55,7 +55,7 @@ def name_of(cls: type) -> str:
     return re.sub(r"\B([A-Z])", r"-\1", cls.__name__).lower()
 
 
-COMMIT, ABORT = "commit", "abort"
+OUTCOMES = COMMIT, ABORT = "commit", "abort"
 """Outcomes of a transaction."""
 
 

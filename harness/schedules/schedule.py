@@ -16,7 +16,7 @@ from typing import Any, Final, get_type_hints
 from harness.errors import UsageError, raised_as
 from harness.json_codec import from_json
 from harness.kafka_api import TopicPartition
-from harness.schedules.operations import CLASSES, Heal, Inject, Operation, name_of
+from harness.schedules.operations import CLASSES, COMMIT, OUTCOMES, Heal, Inject, Operation, name_of
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,11 @@ def decode(content: Any, source: str) -> Operation:
     types = get_type_hints(cls)
     missing = {field.name for field in fields(cls) if field.default is MISSING} - values.keys()
     wrong = {name for name, value in values.items() if not _has_type(value, types.get(name))}
+    if values.get("outcome", COMMIT) not in OUTCOMES:
+        wrong.add("outcome")
     if missing | wrong:
         names = ", ".join(sorted(missing | wrong))
-        raise UsageError(f"{source}: {content[DO]}: missing, unknown or of a wrong type: {names}")
+        raise UsageError(f"{source}: {content[DO]}: missing, unknown, or of a wrong type or value: {names}")
     operation: Operation = cls(**values)
     return operation
 

@@ -11,7 +11,7 @@ BROKERS: Final = range(1, 6)
 
 
 def _operations() -> Iterator[Operation]:
-    yield from (ops.TimePasses(), ops.Rest(), ops.ProducersExpire())
+    yield from (ops.TimePasses(), ops.Rest(), ops.ProducersExpire(), ops.UntilRemoved())
     for client in ("t", "u", "p", "tx"):
         yield ops.Restart(client)
         for outcome in ("commit", "abort"):

@@ -99,18 +99,19 @@ NO_OPERATIONS: tuple[Any, ...] = (None, [], "write", {**WRITE, "do": None})
 @pytest.mark.parametrize(("content", "says"), [
     *((content, "is not an operation") for content in NO_OPERATIONS),
     ({**WRITE, "do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
-    ({**WRITE, "partition": "0"}, "write: missing, unknown or of a wrong type: partition$"),
-    ({**WRITE, "partition": True}, "wrong type: partition$"),
-    ({**WRITE, "key": None}, "wrong type: key$"),
-    ({**WRITE, "more": 1}, "wrong type: more$"),
+    ({**WRITE, "partition": "0"}, "write: missing, unknown, or of a wrong type or value: partition$"),
+    ({**WRITE, "partition": True}, "value: partition$"),
+    ({**WRITE, "key": None}, "value: key$"),
+    ({**WRITE, "more": 1}, "value: more$"),
     ({**WRITE, "at_s": -1.0}, "at_s is not a time: -1.0"),
     ({**WRITE, "at_s": float("nan")}, "at_s is not a time"),
     ({**WRITE, "at_s": "now"}, "at_s is not a time"),
-    ({"do": "write", "key": "k"}, "wrong type: process$"),
-    ({**BATCH, "keys": "K"}, "wrong type: keys$"),
-    ({**BATCH, "keys": ["K", 1]}, "wrong type: keys$"),
-    ({"do": "cleaner-pass", "brokers": [True]}, "wrong type: brokers$"),
-    ({"do": "cleaner-pass"}, "wrong type: brokers$"),
+    ({"do": "write", "key": "k"}, "value: process$"),
+    ({**BATCH, "keys": "K"}, "value: keys$"),
+    ({**BATCH, "keys": ["K", 1]}, "value: keys$"),
+    ({"do": "cleaner-pass", "brokers": [True]}, "value: brokers$"),
+    ({"do": "cleaner-pass"}, "value: brokers$"),
+    ({"do": "end", "process": "t", "outcome": "commits"}, "value: outcome$"),
 ])  # fmt: skip
 def test_a_wrong_step_is_refused(content: Any, says: str) -> None:
     with pytest.raises(UsageError, match=f"^step 3: .*{says}"):
@@ -150,6 +151,17 @@ def test_what_a_plain_client_writes_beside_a_transaction() -> None:
     assert made.critical == (Critical.TOMBSTONE,)
     assert list(map(str, made.outage)) == ["tx begins", "tx deletes K", "plain puts L", "tx commits"]
     assert not made.late
+
+
+@pytest.mark.parametrize(("steps", "outage", "late"), [
+    ("t puts K; 2 leaves; t puts L; t commits; t puts M; t aborts",
+     ["tx puts L", "tx commits"], ["tx begins", "tx puts M", "tx aborts"]),
+    ("p puts K; 2 leaves; p deletes K; wait until missed records are removed on every replica that stays up; p puts L",
+     ["plain deletes K"], ["plain puts L"]),
+])  # fmt: skip
+def test_what_is_written_once_missed_records_are_removed(steps: str, outage: list[str], late: list[str]) -> None:
+    made = scenario_of(schedule(f"{steps}; {PASSES}"))
+    assert (list(map(str, made.outage)), list(map(str, made.late))) == (outage, late)
 
 
 @pytest.mark.parametrize(("steps", "says"), [
