@@ -127,6 +127,9 @@ def test_a_follower_copies_a_leaders_segment_into_one_of_its_own() -> None:
 def test_a_replica_joins() -> None:
     model = taken(PUT, PAUSED, "2 returns", "2 joins", replicas=(1, 3))
     assert (sorted(model.world.up), held(model, ABSENT)) == ([1, 2, 3], ["0-0 data, 0:K"])
+    for steps in ([PAUSED, "2 joins"], ["4 joins"]):
+        with pytest.raises(ValueError, match="joins' is impossible in the model now"):
+            taken(*steps, replicas=(1, 3))
 
 
 @pytest.mark.parametrize(("steps", "version"), [
@@ -149,6 +152,12 @@ def test_what_a_leader_refuses() -> None:
     assert model.can_write("t")
     model.take(ops.EndElsewhere("t", COMMIT))
     assert [model.can_write(name) for name in "tp"] == [False, True]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_leader_without_the_records_of_an_open_transaction(version: int) -> None:
+    steps = (BEGIN, ops.DeleteRecords(0), "2 joins", "2 leads")
+    assert taken(*steps, version=version, replicas=(1, 3)).can_write("t") is (version == 1)
 
 
 def test_versions_differ() -> None:
@@ -371,9 +380,10 @@ def test_a_schedule_of_explore_is_read(tmp_path: Path) -> None:
 
 def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_path: Path) -> None:
     write = ops.Write("t3", "k", topic="soak-1", partition=1)
-    steps = (write, ops.Inject("kill", 1), replace(write, process="plain-0", deletes=True))
+    steps = (write, ops.Inject("kill", 1), replace(write, process="plain-0", deletes=True), ops.CleanerPass((2, 3)))
     schedule = known.read_for_conform(stored(tmp_path, *steps, plan=SHRUNK), OLD)
-    assert [str(step) for step in schedule.operations] == ["t puts k", "kill begins on broker 2", "p deletes k"]
+    expected = ["t puts k", "kill begins on broker 2", "p deletes k", "p writes filler", "1, 3 clean"]
+    assert [str(step) for step in schedule.operations] == expected
     assert schedule.plan.brokers == (3, 2, 1)
 
 
@@ -383,6 +393,8 @@ def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_pa
     (["t commits"], NO_PLAN, "'t commits' is impossible in the model now"),
     ([ops.Write("t3", "k", topic="first"), ops.Write("t3", "k", topic="soak-1")], SHRUNK, "it needs one partition"),
     ([ops.Inject("kill", 1), ops.Heal("kill", 1), ops.Inject("kill", 3)], SHRUNK, "faults of one broker"),
+    (["4 cleans"], NO_PLAN, "passes of the brokers 1, 2, 3 only"),
+    *(([], replace(NO_PLAN, brokers=brokers), "of the brokers 1, 2, 3 only") for brokers in ((), (1, 2, 3, 4))),
 ])  # fmt: skip
 def test_rejected_schedules(tmp_path: Path, steps: list[str | Operation], plan: RoundPlan, reason: str) -> None:
     path = stored(tmp_path, *steps, plan=plan)
@@ -434,6 +446,16 @@ def test_requests_that_write_records_of_groups(transactional_id: str | None, val
     (partition,) = topic.partitions
     assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")
     assert value is None or partition.committed_offset == 7
+
+
+def test_a_partition_with_fewer_records_than_a_deletion_keeps_is_left_as_it_is(
+    on_brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, asked = BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0)), list[Any]()
+    monkeypatch.setattr(partition, "ask", lambda _, request: asked.append(request.message))
+    for step in described("p writes K", ops.DeleteRecords(2)):
+        partition.take(step)
+    assert [it.partitions[0].offset for it in asked[0].topics] == [0]
 
 
 def test_a_group_commits_the_offset_of_the_record_that_it_writes(on_brokers: Brokers) -> None:

@@ -97,7 +97,7 @@ class BrokerPartition:
                 self._cluster.lead({self.partition: self._replicas})
                 self.leader_id = broker
             case ops.DeleteRecords(keeps=keeps):
-                self.ask(self.leader, delete_records(self.partition, self._log_end - keeps))
+                self.ask(self.leader, delete_records(self.partition, max(self._log_end - keeps, 0)))
             case ops.JoinIsr():
                 self._replicas = (*self._replicas, ABSENT)
                 self._cluster.replicas = {**self._cluster.replicas, self.partition: self._replicas}

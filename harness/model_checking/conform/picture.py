@@ -193,8 +193,9 @@ class Simulated:
 
     def can_write(self, name: str) -> bool:
         """Return whether the leader accepts the next batch of a producer."""
-        client, leader = self.world.clients.get(name), self.world.replication.leader
-        return client is None or leader.accepts(client.producer_id, client.epoch, client.sequence)
+        client, leader = self.world.clients[name], self.world.replication.leader
+        is_version_2 = client.transactional and self.world.rules.epoch_bump
+        return leader.accepts(client.producer_id, client.epoch, client.sequence, from_zero=is_version_2)
 
     def pictures(self) -> dict[int, ReplicaPicture]:
         """Return the picture of each replica that is up."""

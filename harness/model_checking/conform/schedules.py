@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError, raised_as
-from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
-from harness.models.world.world import ABSENT, BROKERS, FAULTS, IDEMPOTENT, MODEL, OUTCOMES, PLAIN, PRODUCERS, Rules
+from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated, is_of_groups
+from harness.models.world.world import ABSENT, BROKERS, FAULTS, IDEMPOTENT, MODEL, PLAIN, PRODUCERS, Rules
 from harness.schedules import operations as ops
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import RoundPlan, RoundTopic, Schedule, in_order, read_schedule, unsupported
@@ -136,14 +136,14 @@ def _choose(model: Simulated, random: Random, *, may_lead: bool) -> ops.Operatio
         return ops.ElectLeader(random.choice(STAYING))
     is_open = {name: world.clients[name].open_txn is not None for name in PRODUCERS}
     leaders = [broker for broker in sorted(world.up) if broker != leader_id and (may_lead or broker != ABSENT)]
-    lone_ends = [ops.EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
+    lone_ends = [ops.EndElsewhere(TRANSACTIONAL, outcome) for outcome in ops.OUTCOMES]
     others: list[Choice] = [
         (1, lambda: ops.DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
         (3, lambda: JOIN, may_lead and ABSENT not in world.replicas and ABSENT not in world.down),
     ]
     choices: list[Choice] = [
         *(_offset_writes if world.rules.of_groups else _record_writes)(model, random),
-        *((5, partial(ops.End, name, random.choice(OUTCOMES)), is_open[name]) for name in PRODUCERS),
+        *((5, partial(ops.End, name, random.choice(ops.OUTCOMES)), is_open[name]) for name in PRODUCERS),
         (1, lambda: random.choice(lone_ends), not is_open[TRANSACTIONAL] and not world.rules.epoch_bump),
         (1, lambda: ops.Restart(SECOND), is_open[SECOND]),
         (1, lambda: ops.ElectLeader(random.choice(leaders)), bool(leaders)),
@@ -197,6 +197,9 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
         (step.topic, step.partition) for step in schedule.operations if isinstance(step, ops.Write | ops.DeleteRecords)
     }
     faulted = {step.broker for step in schedule.operations if isinstance(step, ops.Inject | ops.Heal)} or {ABSENT}
+    cleaned = {broker for step in schedule.operations if isinstance(step, ops.CleanerPass) for broker in step.brokers}
+    if not plan.brokers or not {*plan.brokers, *faulted, *cleaned} <= {*BROKERS}:
+        raise ValueError(f"it needs replicas, faults and passes of the brokers {', '.join(map(str, BROKERS))} only")
     if len(places) > 1 or len(faulted) > 1 or len(ids) > len(PRODUCERS) or len(set(ids)) < len(ids):
         raise ValueError("it needs one partition, faults of one broker, and at most two clients with transactions")
     free = iter(PRODUCERS)
@@ -211,12 +214,13 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
         changes: dict[str, Any] = {"process": names.get(step.process, step.process)}
         if isinstance(step, ops.Write | ops.DeleteRecords):
             changes |= {"topic": "", "partition": 0}
+        if isinstance(step, ops.CleanerPass):
+            changes["brokers"] = tuple(brokers.get(broker, broker) for broker in step.brokers)
         if hasattr(step, "broker"):
             changes["broker"] = brokers.get(step.broker, step.broker)
         made: ops.Operation = replace(step, **changes)
         return made
 
-    of_groups = any(topic.name == CONSUMER_OFFSETS for topic in plan.topics)
     replicas = plan.replicas.get(next(iter(places), ("", 0)), plan.brokers)
     steps = [
         part
@@ -224,4 +228,4 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
         for part in ((FILLER, step) if isinstance(step, ops.CleanerPass) else (step,))
     ]
     replicas = tuple(brokers.get(broker, broker) for broker in replicas)
-    return partition_schedule("schedule", steps, replicas, of_groups=of_groups)
+    return partition_schedule("schedule", steps, replicas, of_groups=is_of_groups(schedule))

@@ -194,11 +194,14 @@ class Replica:
         if max((epoch for epoch in leader.epochs if epoch <= last), default=last) < last:
             self._drop_epochs(self.log_end)
 
-    def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
-        """Return whether a leader accepts a producer's next batch (``ProducerAppendInfo.checkSequence``)."""
+    def accepts(self, producer_id: int, epoch: int, first_sequence: int, *, from_zero: bool = False) -> bool:
+        """Return whether a leader accepts a producer's next batch (``ProducerAppendInfo.checkSequence``).
+
+        ``from_zero``: as the first batch of an unknown producer, only sequence number 0 (transactions of version 2).
+        """
         entry = self.producers.get(producer_id, ProducerEntry(producer_id))
         if entry.producer_epoch < 0:
-            return True
+            return first_sequence == 0 or not from_zero
         return first_sequence == (entry.last_sequence + 1 if entry.producer_epoch == epoch else 0)
 
     def advance_high_watermark(self, leaders: int) -> None:

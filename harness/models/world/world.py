@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
+from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
 from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import UNBOUNDED, Cleaning
@@ -22,9 +22,8 @@ from harness.models.world.groups import Offsets, entries_of, load
 from harness.run_folder.history import HEADER_TXN
 from harness.schedules import operations as ops
 from harness.schedules.schedule import SchedulePlayer
+from harness.schedules.timers import DAY_MS, HOUR_MS
 
-DAY_MS: Final = 24 * 60 * 60 * 1000
-HOUR_MS: Final = 60 * 60 * 1000
 STEP_MS: Final = 1000
 """The time that a step takes, unless the operation has a time."""
 BEGIN_MS: Final = 1_700_000_000_000
@@ -40,7 +39,6 @@ ABSENT: Final = 2
 """The broker that may go down."""
 FAULTS = KILL, STOP, PAUSE = "kill", "stop", "pause"
 """The faults of ABSENT: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
-OUTCOMES: Final = (COMMIT, ABORT)
 
 
 @dataclass(frozen=True)
@@ -139,12 +137,8 @@ def begin(
     rolls: Callable[[Replica, ModelBatch], bool] = lambda *_: True,
 ) -> World:
     """Return brokers of which the first leads, and nothing written. ``rolls``: see `Replication`."""
-    replicas = {broker: _new_replica(rules, broker) for broker in brokers}
+    replicas = {broker: Replica(broker, stable_at_batch=rules.version.stable_at_batch) for broker in brokers}
     return World(rules, Replication(replicas, brokers[0], rolls=rolls), cleaning)
-
-
-def _new_replica(rules: Rules, broker: int) -> Replica:
-    return Replica(broker, stable_at_batch=rules.version.stable_at_batch)
 
 
 def take(world: World, operation: ops.Operation) -> bool:
@@ -281,9 +275,9 @@ def _heal(world: World, heal: ops.Heal) -> bool:
 
 def _join(world: World, join: ops.JoinIsr) -> bool:
     """Give a broker without a replica one, which joins at once."""
-    if join.broker in world.replicas:
+    if join.broker != ABSENT or join.broker in world.replicas or join.broker in world.down:
         return False
-    world.replicas[join.broker] = _new_replica(world.rules, join.broker)
+    world.replicas[join.broker] = Replica(join.broker, stable_at_batch=world.rules.version.stable_at_batch)
     world.replication.come_back(join.broker)
     return True
 
