@@ -244,9 +244,8 @@ class ClusterClient:
                 answer = self._call(address, request, policy)
             except (OSError, HarnessError) as error:
                 errors[address] = error
-                continue
-            self._answered_last = address
-            return request.decode(answer)
+            else:
+                return request.decode(answer)
         texts = "; ".join(f"{address}: {why}" for address, why in errors.items())
         logins = (why for why in errors.values() if isinstance(why, HarnessError))
         raise next(logins, ConnectionError(f"no broker answers ({texts})"))
@@ -311,6 +310,7 @@ class ClusterClient:
             self._silent_until_s[address] = self.clock.now_s() + SILENT_S
             raise
         self._silent_until_s.pop(address, None)
+        self._answered_last = address
         if self._keeps_connections:
             self._idle[key] = connection
         else:
