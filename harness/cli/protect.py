@@ -140,13 +140,12 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
         raise UsageError("Missing option '--bootstrap-server'.")
     options = GuardOptions(parameters["topics"], parameters["interval"], parameters["pause_warning"])
     listen = parameters["listen"], parameters["port"]
-    with run.event_log(print_progress, parameters["events"]) as log:
-        servers = common.addresses(bootstrap, config)
-        if parameters["dry_run"]:
-            code, text = run.dry_run(servers, options, log)
-            stdout().line(text)
-            return code
-        return run.guard_until_signal(servers, options, log, listen, parameters["observe_every"])
+    log, servers = run.event_log(print_progress, parameters["events"]), common.addresses(bootstrap, config)
+    if parameters["dry_run"]:
+        code, text = run.dry_run(servers, options, log)
+        stdout().line(text)
+        return code
+    return run.guard_until_signal(servers, options, log, listen, parameters["observe_every"])
 
 
 @common.command(
@@ -189,8 +188,7 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
 
     options = GuardOptions(patterns=NO_TOPIC, release_exposed=exposed)
-    with run.event_log(print_progress) as log:
-        code, state = run.release(common.addresses(bootstrap, config), options, log)
+    code, state = run.release(common.addresses(bootstrap, config), options, run.event_log(print_progress))
     _show(state, output)
     return code
 

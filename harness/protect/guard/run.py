@@ -33,20 +33,24 @@ LEAD_S: Final = 3 * SESSION_MS / 1000
 """For `release` to get the lead: the session of a killed guard has to end first."""
 
 
-@contextmanager
-def event_log(show: Callable[[str], None], path: Path | None = None) -> Iterator[Callable[[GuardEvent], None]]:
-    """Provide a function that prints events, and appends them to a file. Raises `UsageError` for an unusable file."""
-    with ExitStack() as stack:
-        with raised_as(UsageError, f"--events {path}", OSError):
-            file = None if path is None else stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
+def event_log(show: Callable[[str], None], path: Path | None = None) -> Callable[[GuardEvent], None]:
+    """Return a function that prints events, and appends them to a file. Raises `UsageError` for an unusable file.
 
-        def report(event: GuardEvent) -> None:
-            topic = f" {event.topic}" if event.topic else ""
+    A full disk or a closed pipe does not end the guard. The file is opened for each event: it may be rotated.
+    """
+    if path is not None:
+        with raised_as(UsageError, f"--events {path}", OSError):
+            path.open("a").close()
+
+    def report(event: GuardEvent) -> None:
+        topic = f" {event.topic}" if event.topic else ""
+        with suppress(OSError):
             show(f"guard: {event.event}{topic}: {event.what}")
-            if file is not None:
+        if path is not None:
+            with suppress(OSError), path.open("a", encoding="utf-8") as file:
                 file.write(f"{to_json(asdict(event))}\n")
 
-        yield report
+    return report
 
 
 def guard_until_signal(
