@@ -26,7 +26,6 @@ RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
     monkeypatch.setattr(FakeChannel, "close", lambda _: None, raising=False)
-    monkeypatch.setattr(FakeLeadership, "error", None, raising=False)
     fakes = {"LiveCluster": fake, "GuardObserver": Mock(latest=Observation()), "KafkaChannel": FakeChannel(fake)}
     for name, stand_in in fakes.items():
         monkeypatch.setattr(f"harness.protect.guard.run.{name}", Mock(return_value=stand_in))
@@ -67,6 +66,14 @@ def test_a_signal_ends_it_with_everything_put_back(cluster: FakeCluster, tmp_pat
     assert {name: type(value) for name, value in events[3].items()} == types
     assert "guard: paused t: min.cleanable.dirty.ratio=1" in done.stderr
     assert cluster.members == []
+
+
+def test_a_full_disk_and_a_closed_terminal_do_not_end_it(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.away = {"t": {2}}
+    monkeypatch.setattr("harness.cli.protect.print_progress", Mock(side_effect=BrokenPipeError))
+    in_round_4(cluster, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert run(*RUNNING, "--events", "/dev/full").return_value == EXIT_UNKNOWN
+    assert cluster.is_paused("t")
 
 
 @pytest.mark.parametrize("signals", [1, 2], ids=["a last round", "at once"])

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as Partition
 from fakes.clock import NOW_MS
 from fakes.connections import AnsweringStream
 from fakes.guarded import BoundedClock
@@ -20,7 +21,7 @@ from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
-from harness.protect.guard.channel import TOPIC, GroupLeadership, KafkaChannel, consumer_config
+from harness.protect.guard.channel import KEPT_WITH, TOPIC, GroupLeadership, KafkaChannel, consumer_config
 from harness.protect.guard.cluster import PAUSE, READ, LiveCluster
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
 from harness.protect.guard.run import check_names
@@ -180,6 +181,17 @@ def test_many_changes_are_one_request_and_a_refusal_concerns_its_topic() -> None
     assert cluster.alter({}) == {}
 
 
+def test_a_change_goes_to_a_broker_that_has_just_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.protect.guard.cluster.ASKED", 1)
+    brokers = Brokers()
+    cluster = started(brokers)
+    for _ in range(2):
+        brokers.frozen = set(brokers.asked_for("Incremental"))
+        cluster.settings(["t"])
+        cluster.alter({"t": {"a": "1"}})
+    assert len(brokers.asked_for("Incremental")) == 2
+
+
 def test_a_named_topic_has_to_be_there_and_a_pattern_not() -> None:
     cluster = started(Brokers())
     check_names(cluster, ("t", "orders-*"))
@@ -192,10 +204,11 @@ def test_who_is_assigned_the_partition_leads() -> None:
     leadership = GroupLeadership([BROKERS[1]], member)
     member.subscribe.assert_called_once_with(["compaction-guard"])
     assert not leadership.leads()
-    member.assignment.return_value = ["compaction-guard-0"]
+    other, first = Partition(TOPIC, 1), Partition(TOPIC, 0)
+    member.assignment.return_value = [other, first]
     assert all(leadership.leads() for _ in range(3))
-    member.pause.assert_called_once_with(["compaction-guard-0"])  # nothing is fetched
-    member.assignment.return_value = []
+    member.pause.assert_called_once_with([first])  # nothing is fetched
+    member.assignment.return_value = [other]
     assert not leadership.leads()
     leadership.close()
     member.close.assert_called_once_with()
@@ -247,6 +260,37 @@ def test_what_one_machine_keeps_another_one_reads_and_other_records_are_passed_o
     assert first.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
     for channel in (first, other):
         channel.close()
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_topic_that_was_deleted_is_created_again_unless_it_had_a_state(
+    bootstrap: list[Address], monkeypatch: pytest.MonkeyPatch, *, has_state: bool
+) -> None:
+    channel = KafkaChannel(bootstrap, CLOCK)
+    monkeypatch.setattr(channel, "_values", lambda: KEPT_WITH)
+    create_channel(bootstrap, b"x")
+    channel.ensure()
+    channel.append([entry_of(pause("t"))] * has_state)
+    channel.read()
+    with monkeypatch.context() as deleted:
+        deleted.setattr(channel, "_leader", None)
+        deleted.setattr(channel, "_find_leader", lambda: None)
+        ensure = Mock()
+        deleted.setattr(channel, "ensure", ensure)
+        with pytest.raises(HarnessError, match="it does not exist"):
+            channel.read()
+        assert ensure.called != has_state
+    channel._replayed.position += not has_state
+    assert len(channel.read().pauses) == has_state
+    channel.close()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cleanup.policy", "compact"), ("retention.ms", "604800000")])
+def test_a_topic_that_may_lose_entries_is_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = KafkaChannel([BROKERS[1]], BoundedClock(now=1.0), Brokers(topic=TOPIC).dial)
+    monkeypatch.setattr(channel, "_values", lambda: {**KEPT_WITH, name: value})
+    with pytest.raises(UsageError, match=f"has {name}={value}, which could lose the guard's entries: set {name}="):
+        channel.ensure()
 
 
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

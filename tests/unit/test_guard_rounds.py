@@ -9,7 +9,7 @@ import pytest
 from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
 
 from harness.errors import HarnessError
-from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
+from harness.protect.guard.cluster import DIFFERENT, DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry
 from harness.protect.guard.run import wait_for_round
 from harness.protect.guard.service import ALARMED_S
@@ -108,9 +108,10 @@ def test_a_value_that_was_changed_during_the_pause_is_left_alone(*, restarts: bo
     if restarts:
         cluster.members.clear()
         started = start(cluster)
+    started.guard.clock.now += 61  # type: ignore[attr-defined]
     started.guard.attempt()
     assert not cluster.is_paused("t")
-    assert not restarts or started.guard.status.left_alone == {"t": (DIRTY_RATIO,)}
+    assert started.guard.status.left_alone == {"t": (DIRTY_RATIO,)}
     end_outage(cluster, started, own)
     assert "left-alone" in started.kinds()
 
@@ -155,6 +156,12 @@ def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> Non
     assert cluster.is_paused("t")
     assert started.guard.status.skipped == {"other": "TopicAuthorizationFailedError"}
     assert [event.topic for event in started.events if event.event == "warning"] == ["other"]
+    cluster.unreadable["other"] = DIFFERENT
+    started.guard.clock.now += 61  # type: ignore[attr-defined]
+    for is_paused in (False, True):
+        started.guard.attempt()
+        assert cluster.is_paused("other") == is_paused, "brokers that differ are asked again in the next round"
+        cluster.unreadable.clear()
 
 
 def test_a_paused_topic_that_may_no_longer_be_described_stays_paused_and_a_deleted_topic_is_forgotten() -> None:
@@ -234,6 +241,10 @@ def test_of_two_guards_one_acts_and_the_other_takes_over() -> None:
     second.guard.attempt()
     assert cluster.explicit == {"t": {}}
     assert second.kinds() == ["stands-by", "exposed", "leads", "released", "ready"]
+    third = start(cluster)
+    third.leadership.error = "Group authorization failed"
+    third.guard.attempt()
+    assert third.guard.status.notes == ("the last error of group compaction-guard: Group authorization failed",)
 
 
 def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None:

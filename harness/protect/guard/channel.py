@@ -30,14 +30,16 @@ from harness.kafka_api.client_requests import produce
 from harness.kafka_api.connection import ClusterClient, Dial, RetryPolicy, SocketStream, retried
 from harness.kafka_api.fetch import EARLIEST, fetch, list_high_watermarks, list_offsets
 from harness.kafka_api.messages import Request, RetriableError
-from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs
+from harness.kafka_api.topics import TOPIC_RESOURCE, create_topic, delete_records, describe_configs, values_of
 from harness.protect.guard.cluster import POLICY
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 
 T = TypeVar("T")
 TOPIC: Final = "compaction-guard"
 PARTITION: Final = (TOPIC, 0)
-SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
+KEPT_WITH: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The settings that keep every entry."""
+SETTINGS: Final = {**KEPT_WITH, "min.insync.replicas": "1"}
 ANSWER: Final = RetryPolicy(answer_s=1.0)
 """For each round: if the leader is frozen, the next round may find another leader."""
 TOPIC_CHANGE: Final = RetryPolicy(answer_s=10.0)
@@ -60,32 +62,43 @@ class KafkaChannel:
         self.clock, self.writer = clock, writer or f"{socket.gethostname()}:{os.getpid()}"
         self._leader: int | None = None
         self._first = 0
+        self._is_ensured = False
         self._replayed = ReplayedJournal()
 
     def ensure(self) -> None:
-        """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
+        """Create the topic where it is missing. Raises `UsageError` where it may lose entries, `HarnessError`."""
         with raised_as(HarnessError, f"topic {TOPIC}", OSError, HarnessError):
             if self._find_leader() is None:
                 replicas = min(3, len(self._client.brokers))
                 self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
-            policy = str(self.clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
-        if "compact" in policy:
-            raise UsageError(
-                f"topic {TOPIC} has {POLICY}={policy}, which could lose the guard's entries: set {POLICY}=delete"
-            )
+            values = self.clock.wait_until(self._values, KNOWN_S, f"brokers to know topic {TOPIC}")
+        for name, needed in KEPT_WITH.items():
+            if values[name] != needed:
+                has = f"topic {TOPIC} has {name}={values[name]}"
+                raise UsageError(f"{has}, which could lose the guard's entries: set {name}={needed}")
+        self._is_ensured = True
 
     def read(self) -> PauseState:
-        """Return the state after all entries, if any. Raises `HarnessError` for a topic that has lost entries, too."""
+        """Return the state after all entries, if any. Raises `HarnessError` for a topic that has lost entries, too.
+
+        A topic that was deleted while it had no state is created again, as is the topic of a new cluster.
+        """
+        has_state = self._replayed.state != PauseState()
         with raised_as(HarnessError, f"topic {TOPIC} cannot be read", OSError, HarnessError):
-            if not self._replayed.position and self._leader is None and self._find_leader() is None:
-                return self._replayed.state
+            if not has_state and self._leader is None and self._find_leader() is None:
+                self._replayed = ReplayedJournal()
+                if not self._is_ensured:
+                    return self._replayed.state
+                self.ensure()
             self._first = self._ask_about(list_offsets({PARTITION: EARLIEST}))
             end = self._ask_about(list_high_watermarks([PARTITION]))
         if end < self._replayed.position:
-            raise HarnessError(
-                f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
-                " or truncated; end the guard, and compare the settings of paused topics by hand"
-            )
+            if has_state:
+                raise HarnessError(
+                    f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
+                    " or truncated; end the guard, and compare the settings of paused topics by hand"
+                )
+            self._replayed = ReplayedJournal()
         self._read_on(self._replayed.start(self._first), end)
         return self._replayed.state
 
@@ -161,12 +174,12 @@ class KafkaChannel:
             raise HarnessError(value)
         return value
 
-    def _policy(self) -> str | None:
-        """Return the channel's cleanup policy; None where the broker that answers does not know the topic yet."""
-        settings = self._client.ask_any(describe_configs(TOPIC_RESOURCE, [TOPIC], [POLICY]), TOPIC_CHANGE)[TOPIC]
+    def _values(self) -> dict[str, str] | None:
+        """Return the channel's settings; None where the broker that answers does not know the topic yet."""
+        settings = self._client.ask_any(describe_configs(TOPIC_RESOURCE, [TOPIC], KEPT_WITH), TOPIC_CHANGE)[TOPIC]
         if isinstance(settings, str) and settings != NO_SUCH_TOPIC:
             raise HarnessError(settings)
-        return None if isinstance(settings, str) else settings[POLICY].value
+        return None if isinstance(settings, str) else values_of(settings)
 
 
 GROUP: Final = "compaction-guard"
@@ -212,15 +225,18 @@ class GroupLeadership:
         """Serve the group, and return whether the partition is assigned to this member. Raises `HarnessError`."""
         try:
             message: Any = self._consumer.poll(0)
-            assigned = self._consumer.assignment()
+            # Somebody may have added partitions, which other guards are assigned.
+            assigned = [it for it in self._consumer.assignment() if (it.topic, it.partition) == PARTITION]
             if assigned and not self._led:
                 # The channel reads the entries; this consumer needs none.
                 self._consumer.pause(assigned)
         except KafkaException as error:
             raise HarnessError(f"group {GROUP}: {error.args[0].str()}") from error
         self._led = bool(assigned)
-        if message is not None:
-            self.error = message.error().str() if message.error() else None
+        if assigned:
+            self.error = None
+        elif message is not None and message.error():
+            self.error = message.error().str()
         return self._led
 
     def close(self) -> None:

@@ -80,6 +80,8 @@ SETTINGS: Final = RetryPolicy(answer_s=10.0)
 ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
 
+DIFFERENT: Final = "the brokers have different settings of it"
+
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 
 
@@ -105,7 +107,7 @@ def of_most(answers: "Sequence[Settings | str]") -> "Settings | str":
     """Return a topic's settings, or an error, as most brokers answer: a single broker may have old metadata."""
     keys = [a if isinstance(a, str) else tuple((name, a[name].explicit) for name in sorted(a)) for a in answers]
     ((most, count),) = Counter(keys).most_common(1)
-    return answers[keys.index(most)] if 2 * count > len(keys) else "the brokers have different settings of it"
+    return answers[keys.index(most)] if 2 * count > len(keys) else DIFFERENT
 
 
 def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
@@ -216,11 +218,15 @@ REFRESH_S: Final = 60.0
 
 @dataclass(frozen=True)
 class CoveredTopics:
-    """The covered topics with their settings. ``skipped``: named topics that are not covered, with the reason."""
+    """The covered topics with their settings, which may have been read now (``are_new``).
+
+    ``skipped``: named topics that are not covered, with the reason.
+    """
 
     settings: Mapping[str, Settings]
     skipped: Mapping[str, str]
     short_retention: frozenset[str]
+    are_new: bool
 
 
 @dataclass
@@ -244,13 +250,15 @@ class TopicCoverage:
         """Return the topics that are covered now. Raises as `LiveCluster.settings` does."""
         named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
         is_old = self._read_s is None or self.clock.now_s() - self._read_s >= REFRESH_S
-        unread = named if is_old else named - self._settings.keys() - self._refused.keys()
+        # Brokers that differ agree as soon as all of them know the last change.
+        refused = {topic: why for topic, why in self._refused.items() if why != DIFFERENT}
+        unread = named if is_old else named - self._settings.keys() - refused.keys()
         if unread:
             read = self.cluster.settings(unread)
             if is_old:
-                self._settings, self._refused, self._read_s = {}, {}, self.clock.now_s()
+                self._settings, refused, self._read_s = {}, {}, self.clock.now_s()
             self._settings |= read.settings
-            self._refused |= read.refused
+            self._refused = {**refused, **read.refused}
         settings = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
         # A shorter retention may be over before compaction is paused: a round may fail, and while the broker that leads
         # the guard's topic is frozen, clients wait for its answers.
@@ -259,4 +267,5 @@ class TopicCoverage:
             settings,
             {topic: why for topic, why in self._refused.items() if topic in named},
             frozenset(topic for topic, values in settings.items() if window_ms(values) < least_ms),
+            are_new=is_old,
         )

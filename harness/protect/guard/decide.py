@@ -53,6 +53,15 @@ def topics_to_read(to_pause: Collection[str], state: PauseState, verified: Colle
     return (frozenset(to_pause) - state.pauses.keys()) | unsettled
 
 
+def changed_topics(state: PauseState, settings: Mapping[str, Settings], before_ms: int) -> set[str]:
+    """Return the topics with a setting that somebody changed since a pause that began before this time.
+
+    Brokers may not know a later pause yet.
+    """
+    begun = {topic: pause for topic, pause in state.pauses.items() if pause.since_ms < before_ms and topic in settings}
+    return {t for t, pause in begun.items() if not all(is_pause(name, settings[t][name]) for name in pause.previous)}
+
+
 def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_ms: int) -> PauseStep | None:
     """Return the step that pauses a topic; None where it is paused. ``cycle`` names the pause that may begin."""
     expected = explicit_values(settings)

@@ -19,9 +19,10 @@ from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.protect.guard import decide
-from harness.protect.guard.channel import GroupLeadership, KafkaChannel
+from harness.protect.guard.channel import GROUP, GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import (
     PAUSE,
+    REFRESH_S,
     ClusterView,
     CoveredTopics,
     LiveCluster,
@@ -159,8 +160,12 @@ class Guard:
             state, notes = self.status.state, (f"paused topics are unknown: {error}",)
         now_ms = self.clock.time_ms()
         covered = self._coverage.covered(view)
+        if covered.are_new:
+            self._verified -= decide.changed_topics(state, covered.settings, now_ms - int(REFRESH_S * MS))
         leads = self.leads()
         self._report_leadership(leads=leads)
+        if self.leadership is not None and not leads and self.leadership.error is not None:
+            notes = (f"the last error of group {GROUP}: {self.leadership.error}",)
         exposed = frozenset() if self.options.release_exposed else view.exposed
         to_pause = decide.topics_to_pause(exposed, covered.settings.keys(), state)
         this = _Round(view, state, covered, to_pause, leads, now_ms)

@@ -140,6 +140,7 @@ class FakeLeadership(GroupLeadership):
     """The first member of the group leads."""
 
     cluster: FakeCluster
+    error: str | None = None
 
     def __post_init__(self) -> None:
         self.cluster.members.append(self)
