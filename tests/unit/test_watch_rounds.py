@@ -373,6 +373,23 @@ class TestComparisons:
         assert self.batches[-1] == [("u", 0)]
         assert watch.status.comparison_failure is None
 
+    def test_a_partition_that_always_fails_does_not_keep_others_from_being_compared(
+        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def compare(_: Comparisons, batch: list[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
+            self.failure = ValueError("a bug") if ("t", 0) in batch else None
+            return self.compare(watch, batch)
+
+        monkeypatch.setattr(Comparisons, "_compare", compare)
+        watch.request = replace(watch.request, rate_limit_bytes_s=None)
+        watch.tried_ms["gone", 0] = 1
+        for _ in range(12):
+            self.passes(watch, 7).compare_next()
+        assert {place for place, it in watch.store.partitions.items() if it.compared_ms} == {("u", 0), ("u", 1)}
+        assert all(batch == [("t", 0)] or ("t", 0) not in batch for batch in self.batches[3:])
+        assert "the last comparison failed of t-0" in watch.status.notes
+        assert watch.tried_ms.keys() == watch.status.failed.keys() == {("t", 0)}
+
     def test_what_is_gone_meanwhile_is_not_compared_again_before_the_next_checks(
         self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -25,7 +25,10 @@ from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import forget, has_ended
 
 MOST_IN_BATCH: Final = 1000
-"""Partitions that are compared together: nearly empty ones take about as long as a single one."""
+"""Partitions that are compared together: nearly empty ones take about as long as a single one.
+
+Partitions whose comparison failed are compared by halves of those that failed together, until the cause is alone.
+"""
 MS: Final = 1000
 
 
@@ -50,16 +53,22 @@ class Comparisons:
             self.store.follow(checks.kept(self.store.partitions), now_ms)
             status.partitions = self.store.partitions
             current = status.current
+            self.tried_ms = {place: time_ms for place, time_ms in self.tried_ms.items() if place in current}
+            status.failed = {place: count for place, count in status.failed.items() if place in current}
             readable = {place: current[place] for place in checks.readable.state.partitions}
             before_ms = now_ms - int(status.every_s * MS)
-            due = in_order(readable, checks.suspected_since_ms, self.tried_ms, before_ms, now_ms)[:MOST_IN_BATCH]
+            due = in_order(readable, checks.suspected_since_ms, self.tried_ms, before_ms, now_ms)
             if not due:
                 return False
+            count = status.failed.get(due[0], 2 * MOST_IN_BATCH)
+            due = [place for place in due if status.failed.get(place, 2 * MOST_IN_BATCH) == count]
+            due = due[: max(count // 2, 1)]
             rate, most_bytes = self.request.rate_limit_bytes_s, self.request.spool_limit_bytes
             most_bytes = most_bytes if rate is None else min(most_bytes, int(rate * status.every_s))
             batch = waves_of(partition_sizes(checks.readable, checks.answers.statuses, due), most_bytes)[0]
             compared = self._compare(batch)
             self._store(compared)
+            status.failed = {place: count for place, count in status.failed.items() if place not in batch}
             # A partition that is gone waits for the next checks, which leave it out.
             self.tried_ms |= dict.fromkeys(set(batch) - compared.keys(), self.client.clock.time_ms())
         except Exception as error:  # noqa: BLE001  (it is in metrics and health, and other partitions are compared)
@@ -67,6 +76,8 @@ class Comparisons:
                 self.comparer.close()
                 forget()
             self.tried_ms |= dict.fromkeys(batch, self.client.clock.time_ms())
+            if status.check_failure is None:
+                status.failed = {**status.failed, **dict.fromkeys(batch, len(batch))}
             names = f"{listed(list(map(name_of, batch)))}: " if batch else ""
             failure = f"{names}{reason_of(error)}"
             status.comparison_failure, status.comparison_failures = failure, status.comparison_failures + 1

@@ -13,7 +13,7 @@ from harness.audit.live.cluster import METADATA, AuditedCluster, describe
 from harness.audit.live.exposure import Exposure, exposure
 from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter_readable
 from harness.audit.watch.store import WatchedPartition
-from harness.broker_files.copies.selection import is_named
+from harness.broker_files.copies.selection import is_named, listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.escape import to_json
 from harness.judge.finding import Place, name_of
@@ -116,7 +116,8 @@ class WatchStatus:
     """The status of a watch now.
 
     ``checks``: the last that succeeded. Failures: of the last checks and comparison. ``anomalies``: names that
-    comparisons may find; None for a watch that only checks.
+    comparisons may find; None for a watch that only checks. ``failed``: the partitions whose last comparison failed,
+    with the number of partitions that were compared together.
     """
 
     every_s: float
@@ -128,6 +129,7 @@ class WatchStatus:
     comparison_failures: int = 0
     comparisons: int = 0
     anomalies: Sequence[str] | None = None
+    failed: Mapping[Place, int] = field(default_factory=dict)
 
     @property
     def current(self) -> dict[Place, WatchedPartition]:
@@ -149,7 +151,8 @@ class WatchStatus:
         checks = self.checks
         suspicions = (suspicion.explanation for suspicion in checks.answers.suspicions)
         unseen = (f"topic {topic} is not seen any more: its last verdicts remain" for topic in sorted(checks.unseen))
-        return (*suspicions, *checks.unreadable, *unseen, *checks.exposure.notes)
+        failed = [f"the last comparison failed of {listed(list(map(name_of, self.failed)))}"] if self.failed else ()
+        return (*suspicions, *checks.unreadable, *unseen, *failed, *checks.exposure.notes)
 
 
 @dataclass
