@@ -23,6 +23,7 @@ Fields of ``history.jsonl``, which may be absent:
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,10 +69,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """
     lines: list[dict[str, Any]] = []
     try:
-        text = path.read_text()
-        complete = text[: text.rfind("\n") + 1]
-        if complete != text:
-            path.write_text(complete)
+        content = path.read_bytes()
+        complete = content[: content.rfind(b"\n") + 1]
+        if complete != content:
+            os.truncate(path, len(complete))
         for line in complete.splitlines():
             lines.append(json.loads(line))  # noqa: PERF401  (their number locates a malformed line)
     except OSError as error:

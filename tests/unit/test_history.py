@@ -1,10 +1,12 @@
 """The files that a resumed run continues: a single history and single observations, as if nothing had happened."""
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fakes.clients import FakeLibrary
@@ -15,7 +17,7 @@ from fakes.runtime import FakeRuntime
 from harness.clients.recorded import RecordingProducer
 from harness.cluster.observe import ObservedReplica, ReplicaObserver
 from harness.errors import UsageError
-from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
+from harness.run_folder.history import HEADER_OP, HEADER_TXN, History, read_lines
 
 TX = ("filler.tx", "filler", "filler.tx")
 
@@ -41,6 +43,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def resumed(path: Path) -> closing[History]:
     return closing(History(path, TickingClock(), resumed=True))
+
+
+def test_only_the_incomplete_line_is_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = path.read_bytes()
+    append_half_a_line(path)
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    read_lines(path)
+    assert path.read_bytes() == written, "a kill or a full disk must not lose the complete lines"
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
