@@ -25,6 +25,8 @@ ATTEMPTS: Final = 2
 """A failed run is repeated once."""
 SOAK_ENDS_S: Final = 180.0
 """A soak ends with the round that is played when its minutes are over, and with the verdict on it."""
+_LATE_S = 600.0
+"""A run that has not ended so long after its time is ended: it hangs."""
 _END_TIMEOUT_S = 60.0
 _LINES_SHOWN = 3
 
@@ -89,13 +91,14 @@ def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: floa
 def run_process(ledger: Ledger, results: Path, index: int, number: int, time_limit_s: float | None) -> Attempt:
     """Run an outage by ``harness run`` or ``harness soak``, in a separate process, and return the attempt.
 
-    The output of the process goes to the ledger's folder; the process is ended where this function is interrupted.
+    The output of the process goes to the ledger's folder. The process is ended where this function is interrupted, and
+    `_LATE_S` after its time limit.
     """
     outage = ledger.plan.matrix.outages[index]
     command = command_of(outage, ledger.plan.matrix, results, time_limit_s)
     started_s = time.monotonic()
     with (
-        ledger.log_path(index, number).open("w+") as log,
+        ledger.log_path(index, number).open("w+", errors="backslashreplace") as log,
         subprocess.Popen(
             [sys.executable, "-P", "-m", "harness.cli.main", *command, "--format", "json"],
             stdin=subprocess.DEVNULL,
@@ -106,10 +109,12 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
     ):
         try:
             ledger.begin(index, number, psutil.Process(process.pid))
-            stdout, _ = process.communicate()
+            stdout, _ = process.communicate(timeout=None if time_limit_s is None else time_limit_s + _LATE_S)
+        except subprocess.TimeoutExpired:
+            stdout = ""
+            _end(process)
         except BaseException:
-            process.terminate()
-            process.wait(_END_TIMEOUT_S)
+            _end(process)
             raise
         log.seek(0)
         last_lines = log.read().splitlines()[-_LINES_SHOWN:]
@@ -121,6 +126,14 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
     if outage.soak is not None:
         return with_soak_result(ended, from_json(SoakVerdict, json.loads(stdout)), outage)
     return with_scenario_results(ended, from_json(Verdict, json.loads(stdout)), outage, results)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def with_scenario_results(ended: Attempt, verdict: Verdict, outage: Outage, results: Path) -> Attempt:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, SoakVerd
 from harness.nightly import reports
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import Expectation, expected, read_expectations, read_matrix
-from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
+from harness.nightly.night import SOAK_ENDS_S, run_process, with_soak_result, work
 from harness.nightly.reports import CellResult, Status, cell_text, exit_code, grid, results_of
 
 STUCK = "stuck-lso"
@@ -77,6 +78,17 @@ def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     progress = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
     assert progress.begun == [(0, 1), (1, 1)]
     assert progress.limits == [50.0, 30.0]
+
+
+def test_a_run_that_hangs_is_ended(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\ntrap '' TERM\nprintf 'harness: \\351' >&2\nexec sleep 60\n")
+    hanging.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    for name in ("_LATE_S", "_END_TIMEOUT_S"):
+        monkeypatch.setattr(f"harness.nightly.night.{name}", 0.5)
+    attempt = run_process(ledger, tmp_path, 0, 1, 0.0)
+    assert (attempt.exit_code, attempt.failure) == (-signal.SIGKILL, "\\xe9")
 
 
 def test_a_night_that_goes_on_is_left_alone_and_read_later(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
