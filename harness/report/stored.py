@@ -222,6 +222,7 @@ def read_round(path: Path) -> StoredRound:
 def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
     """Read a folder. Raises ValueError with the folder's name and the reason."""
     try:
+        store.raise_for_pipes(path.iterdir())
         return read(path, name)
     except FileNotFoundError as error:
         missing = error.filename.rpartition("/")[2]
@@ -305,8 +306,8 @@ def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
     HTML in them is shown as text.
     """
     analyses = {}
-    for path in sorted(results.glob("[0-9]*.md"), reverse=True):
-        text = visible(path.read_text().expandtabs(), line_break="\n")
+    for path in sorted(filter(Path.is_file, results.glob("[0-9]*.md")), reverse=True):
+        text = visible(path.read_text(errors="replace").expandtabs(), line_break="\n")
         title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
         analyses[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
     return analyses

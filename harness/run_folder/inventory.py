@@ -1,7 +1,7 @@
 """Compare the evidence files of a run with the sizes and digests in its manifest.
 
 Evidence is everything that checkers read: the clients' history, the observations, each broker's files and Fetch
-answers, events of gates and applications. Derived files and logs are not listed.
+answers, events of gates, guards and applications. Derived files and logs are not listed.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ HEAD_START_S: Final = 1.0
 
 _AFTERWARDS = (store.APPLICATIONS, store.APPLICATION_HISTORY)
 """Files that are written when the evidence of the verdict is complete."""
-_FILES = (HISTORY, store.OBSERVATIONS, store.GATE, *_AFTERWARDS)
+_FILES = (HISTORY, store.OBSERVATIONS, *store.PROTECTION_FILES.values(), *_AFTERWARDS)
 _FOLDERS = (f"{store.BROKERS}/", f"{store.FETCHED}/")
 _UNIT_PARTS = 4
 """``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a missing file is left out completely."""

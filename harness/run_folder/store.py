@@ -145,6 +145,13 @@ class RunFolder:
         write_atomically(path, "".join(to_json(line) + "\n" for line in lines))
 
 
+def raise_for_pipes(paths: Iterable[Path]) -> None:
+    """Raise ValueError for a named pipe in a folder from elsewhere: its reader would be blocked for ever."""
+    for path in paths:
+        if path.is_fifo():
+            raise ValueError(f"{path} is a named pipe")
+
+
 def login_file(command: str) -> str | None:
     """Return the properties file of a run's command; None without one."""
     words = shlex.split(command)

@@ -73,7 +73,8 @@ def change(path: Path) -> None:
 
 def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
     path = begun.folder.path
-    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "topology.svg", "applications.jsonl"):
+    derived = ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "topology.svg")
+    for name in (*derived, "applications.jsonl", "guard.jsonl"):
         (path / name).write_text(name)
     (path / "logs" / "1").mkdir(parents=True)
     (path / "logs" / "1" / "server.log").write_text("boot")
@@ -81,7 +82,7 @@ def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
     listed = json.loads(begun.folder.manifest_path.read_text())[FIELD]
     evidence = [one for top in ("brokers", "fetched") for one in (path / top).rglob("*") if one.is_file()]
     names = {one.relative_to(path).as_posix() for one in evidence}
-    assert set(listed) == names | {"history.jsonl", "observations.jsonl", "applications.jsonl"}
+    assert set(listed) == names | {"history.jsonl", "observations.jsonl", "applications.jsonl", "guard.jsonl"}
     assert {SEGMENT, f"{SERVED}/state.json", f"brokers/1/{AFTER_REJOIN}/meta.properties"} <= names
     # By coreutils: printf applications.jsonl | b2sum --length 128
     assert listed["applications.jsonl"] == {"size_bytes": 18, "blake2b": APPLICATIONS_DIGEST}
@@ -184,6 +185,9 @@ def test_a_manifest_with_other_content(ended: Manifest) -> None:
     assert (folder.path, content) == (ended.folder.path, json.loads(manifest.read_text()))
     manifest.write_text(manifest.read_text().replace('"nemesis": "kill"', '"nemesis": "none"'))
     with pytest.raises(UsageError, match=r"manifest\.json has other content than the run wrote"):
+        open_run_folder(ended.folder.path)
+    os.mkfifo(ended.folder.path / SERVED / "pipe")
+    with pytest.raises(UsageError, match="pipe is a named pipe"):
         open_run_folder(ended.folder.path)
 
 

@@ -113,11 +113,15 @@ def test_what_is_no_whole_run_is_left_out_and_reported(results: Path, site: Path
     result = verdict_json(ANOMALY)
     result["findings"][0]["witness"] = "text"
     (stored(results, 6, ANOMALY) / "verdict.json").write_text(json.dumps(result))
+    pipe = stored(results, 7, CLEAN) / "verdict.json"
+    pipe.unlink()
+    os.mkfifo(pipe)
     contents = read_contents(results)
     assert [run.folder.run_id for run in contents.runs] == [ID.format(1)]
     left_out = sorted(line.removeprefix("kafka-4.4/stuck-lso/") for line in contents.left_out)
-    assert [line.partition(" ")[0] for line in left_out] == [ID.format(day) for day in (2, 3, 4, 5, 6)]
-    assert left_out[-1].endswith(" cannot be read: ValueError: Verdict.findings[0].witness is str")
+    assert [line.partition(" ")[0] for line in left_out] == [ID.format(day) for day in (2, 3, 4, 5, 6, 7)]
+    assert left_out[-2].endswith(" cannot be read: ValueError: Verdict.findings[0].witness is str")
+    assert left_out[-1].endswith("verdict.json is a named pipe")
     assert "has no verdict.json: it is in progress, or was interrupted" in written(results, site)
 
 
@@ -143,6 +147,8 @@ def test_a_manifest_of_another_form_does_not_end_the_report(results: Path, site:
 def test_written_analyses_are_pages_and_markup_in_them_is_text(results: Path, site: Path) -> None:
     stored(results, 1, CLEAN)
     (results / "2026-11-22-kafka.md").write_text("# Findings of the week\n\n| a |\n|---|\n| <script>x</script> |\n")
+    (results / "2026-11-21-latin.md").write_bytes(b"# \xe9")
+    (results / "2026.md").mkdir()
     (results / "README.md").write_text("# Not this one")
     text = written(results, site)
     assert '<a href="analyses/2026-11-22-kafka.html">Findings of the week</a>' in text
