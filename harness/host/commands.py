@@ -10,14 +10,14 @@ from harness.errors import HarnessError, raised_as
 TIMEOUT_S = 10.0
 
 # Passed to every command: a command that inherits the environment fails to start while a thread changes it (EFAULT).
-_ENVIRONMENT = dict(os.environ)
+ENVIRONMENT = dict(os.environ)
 # The system's commands on Debian are in these folders, which a PATH from `su` does not have.
-_ENVIRONMENT["PATH"] = f"{_ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+ENVIRONMENT["PATH"] = f"{ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def find(command: str) -> str | None:
     """Return the path of a command, None if it is not installed."""
-    return shutil.which(command, path=_ENVIRONMENT["PATH"])
+    return shutil.which(command, path=ENVIRONMENT["PATH"])
 
 
 def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str] | None = None) -> str:
@@ -31,7 +31,7 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={**_ENVIRONMENT, **(variables or {})},
+            env={**ENVIRONMENT, **(variables or {})},
             timeout=timeout_s,
             check=False,
         )

@@ -150,10 +150,8 @@ class Ledger:
             if Owner(line["pid"], line["started_s"], "", "", started=line.get("started")).lives():
                 process = psutil.Process(line["pid"])
                 process.terminate()
-                try:
-                    process.wait(_END_TIMEOUT_S)
-                except psutil.TimeoutExpired as error:
-                    raise UsageError(f"a run of {self.path}, process {process.pid}, does not end; end it") from error
+                if psutil.wait_procs([process], _END_TIMEOUT_S)[1]:
+                    raise UsageError(f"a run of {self.path}, process {process.pid}, does not end; end it")
 
 
 def new_night(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -110,12 +111,14 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
         try:
             ledger.begin(index, number, psutil.Process(process.pid))
             stdout, _ = process.communicate(timeout=None if time_limit_s is None else time_limit_s + _LATE_S)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_TIMEOUT_S)
+            process.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             stdout = ""
-            _end(process)
-        except BaseException:
-            _end(process)
-            raise
         log.seek(0)
         last_lines = log.read().splitlines()[-_LINES_SHOWN:]
     code = process.returncode
@@ -128,14 +131,6 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
     return with_scenario_results(ended, from_json(Verdict, json.loads(stdout)), outage, results)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
 def with_scenario_results(ended: Attempt, verdict: Verdict, outage: Outage, results: Path) -> Attempt:
     """Return an attempt with the results of the outage's scenarios, from its ``verdict.json`` and its manifest."""
     run_dir = results / outage.target / outage.anomalies / verdict.run_id
@@ -146,11 +141,7 @@ def with_scenario_results(ended: Attempt, verdict: Verdict, outage: Outage, resu
         run_dir=str(run_dir.relative_to(results)),
         version=verdict.target["version"],
         scenario_results=tuple(_scenario_result(scenario, verdict.findings) for scenario in verdict.scenarios),
-        strays=tuple(
-            str(finding)
-            for finding in verdict.findings
-            if not any(scenario.has(finding.place) for scenario in verdict.scenarios)
-        ),
+        strays=tuple(str(it) for it in verdict.findings if not any(s.has(it.place) for s in verdict.scenarios)),
     )
 
 

@@ -18,6 +18,7 @@ from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.errors import HarnessError
 from harness.escape import to_json
 from harness.host.clock import Clock
+from harness.host.commands import ENVIRONMENT
 from harness.host.leftovers import process_marker
 from harness.kafka_api import TopicPartition
 from harness.protect.gate.events import is_held
@@ -132,8 +133,9 @@ class GuardBeside:
         # The option that no Python knows is for `harness.host.leftovers`, which finds processes by it.
         python = [sys.executable, "-P", "-X", process_marker(self.run_id), "-m", "harness.cli.main"]
         with self.log_path.open("ab") as output:
+            command, stdin = [*python, *arguments], subprocess.DEVNULL
             self._process = subprocess.Popen(
-                [*python, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command, env=ENVIRONMENT, stdin=stdin, stdout=output, stderr=subprocess.STDOUT
             )
 
     def _events(self) -> Sequence[dict[str, Any]]:

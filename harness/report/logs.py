@@ -69,7 +69,11 @@ def side_by_side(
     folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Finding], story: Story
 ) -> list[SideBySide]:
     """Return every partition after the rejoin; records that no broker has, and findings about them, have rows, too."""
-    outcomes = _outcomes(folder)
+    rows_of_outcomes = read_lines(folder.outcomes_path) if folder.outcomes_path.is_file() else []
+    outcomes = {
+        (row["broker"], (row["topic"], row["partition"]), row["base_offset"]): (row["outcome"], row["decided_by"])
+        for row in rows_of_outcomes
+    }
     numbers: dict[Place, dict[int, dict[int, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for number, finding in enumerate(findings, 1):
         numbers[finding.place][finding.offset][finding.broker].append(number)
@@ -145,11 +149,3 @@ def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch,
         source = str(path.relative_to(folder.path))
         for batch in batches.until_cut(batches.iter_batches(path.read_bytes(), source=source)):
             yield batch, source
-
-
-def _outcomes(folder: RunFolder) -> dict[tuple[int, Place, int], tuple[str, int | None]]:
-    rows = read_lines(folder.outcomes_path) if folder.outcomes_path.exists() else []
-    return {
-        (row["broker"], (row["topic"], row["partition"]), row["base_offset"]): (row["outcome"], row["decided_by"])
-        for row in rows
-    }

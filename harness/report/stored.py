@@ -222,7 +222,6 @@ def read_round(path: Path) -> StoredRound:
 def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
     """Read a folder. Raises ValueError with the folder's name and the reason."""
     try:
-        store.raise_for_pipes(path.iterdir())
         return read(path, name)
     except FileNotFoundError as error:
         missing = error.filename.rpartition("/")[2]
@@ -236,7 +235,8 @@ def _folders(results: Path, patterns: Sequence[str]) -> Iterator[Path]:
     top = results.resolve()
     names = (iglob(pattern, root_dir=results, include_hidden=True) for pattern in patterns)  # noqa: PTH207
     for path in (results / name for names_of_pattern in names for name in names_of_pattern):
-        if path.parent.name != store.LATEST and path.resolve().is_relative_to(top):
+        # A named pipe would block its reader.
+        if path.is_file() and path.parent.name != store.LATEST and path.resolve().is_relative_to(top):
             yield path.parent
 
 

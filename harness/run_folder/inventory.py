@@ -88,7 +88,7 @@ def comparing(
     and for a list that cannot be read.
     """
     if manifest["status"] != store.COMPLETE and manifest.get(FIELD) is None:
-        listed, size_differences = {}, _missing(folder, [] if folder.history_path.exists() else [HISTORY])
+        listed, size_differences = {}, _missing(folder, [] if folder.history_path.is_file() else [HISTORY])
     else:
         listed = _listed(folder, manifest)
         size_differences = _other_sizes(folder, listed)
@@ -121,11 +121,8 @@ def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[i
 def _other_sizes(folder: RunFolder, listed: Mapping[str, tuple[int, str]]) -> list[EvidenceDifference]:
     sizes = {name: _size(folder.path / name) for name in listed}
     extra = [name for name in sorted(_present(folder)) if name not in listed and name.startswith(_FOLDERS)]
-    others = [
-        EvidenceDifference(name, f"has {sizes[name]} bytes, not the {size} that the run wrote")
-        for name, (size, _) in listed.items()
-        if sizes[name] not in {None, size}
-    ]
+    changed = {name: size for name, (size, _) in listed.items() if sizes[name] not in {None, size}}
+    others = [EvidenceDifference(n, f"has {sizes[n]} bytes, not the {changed[n]} that the run wrote") for n in changed]
     others += [EvidenceDifference(name, "was not written by the run", is_extra=True) for name in extra]
     return _missing(folder, [name for name, size in sizes.items() if size is None]) + others
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches
 from harness.errors import UsageError
 from harness.host import leftovers
-from harness.run_folder import inventory, store
+from harness.run_folder import inventory
 from harness.run_folder.store import MANIFEST, RUNNING, SCHEMA, RunFolder
 
 log = logging.getLogger("harness")
@@ -80,10 +80,9 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
         raise UsageError(f"{path} is not a folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
     damaged = f"the run folder is damaged: {folder.manifest_path}"
     try:
-        store.raise_for_pipes(path.rglob("*"))
+        if not folder.manifest_path.is_file():
+            raise UsageError(f"{path} is not a run folder: it has no {MANIFEST}")
         content = json.loads(folder.manifest_path.read_text())
-    except FileNotFoundError:
-        raise UsageError(f"{path} is not a run folder: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{damaged}: {error}") from error
     if isinstance(content, dict) and content.get("schema", SCHEMA) != SCHEMA:

@@ -98,8 +98,8 @@ class RunFolder:
 
     def has(self, path: Path) -> bool:
         """Return whether a file or folder of this run exists and is not left out."""
-        name = path.relative_to(self.path)
-        return path.exists() and not any(part.as_posix() in self.left_out for part in (name, *name.parents))
+        name, is_there = path.relative_to(self.path), path.is_file() or path.is_dir()
+        return is_there and not any(part.as_posix() in self.left_out for part in (name, *name.parents))
 
     @property
     def run_id(self) -> str:
@@ -143,13 +143,6 @@ class RunFolder:
     def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
         """Replace a file of JSON lines atomically."""
         write_atomically(path, "".join(to_json(line) + "\n" for line in lines))
-
-
-def raise_for_pipes(paths: Iterable[Path]) -> None:
-    """Raise ValueError for a named pipe in a folder from elsewhere: its reader would be blocked for ever."""
-    for path in paths:
-        if path.is_fifo():
-            raise ValueError(f"{path} is a named pipe")
 
 
 def login_file(command: str) -> str | None:

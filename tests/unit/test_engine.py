@@ -55,7 +55,7 @@ def test_either_version_of_compose_is_used(
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setitem(commands.ENVIRONMENT, "PATH", str(tmp_path))
     if expected:
         assert engine.find_compose() == expected
     else:

@@ -9,7 +9,7 @@ from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.topics import ConfigEntry
 from harness.protect.guard import cluster, journal
 from harness.protect.guard.cluster import DIRTY_RATIO, MAX_LAG_MS, PAUSE, RETENTION_MS, of_most
-from harness.protect.guard.decide import changed_topics, decide, release, topics_to_pause, topics_to_read
+from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, PausePhase, PauseState, ReplayedJournal
 
 MAX_LAG = str(2**63 - 1)
@@ -115,11 +115,6 @@ def test_a_pause_by_a_guard_that_crashed_keeps_the_previous_settings_and_a_compl
         assert step is not None
         assert (step.changes, step.done.previous, step.done.since_ms) == ({}, pause().previous, 5)
     assert decide("t", pause(), settings("1.0", MAX_LAG), "c2", 99) is None
-
-
-@pytest.mark.parametrize(("ratio", "before_ms", "changed"), [("1.0", 6, set()), ("0.2", 6, {"t"}), ("0.2", 5, set())])
-def test_a_pause_is_changed_by_somebody_unless_it_has_just_begun(ratio: str, before_ms: int, changed: set[str]) -> None:
-    assert changed_topics(PauseState({"t": pause()}), {"t": settings(ratio, MAX_LAG)}, before_ms) == changed
 
 
 def test_a_release_touches_only_what_the_guard_set() -> None:

@@ -168,6 +168,7 @@ def test_an_interrupted_run_without_a_list_needs_its_history_only(tmp_path: Path
     (run.folder.path / "observations.jsonl").unlink()
     assert differences(run, partial=False) == ()
     (run.folder.path / "history.jsonl").unlink()
+    os.mkfifo(run.folder.path / "history.jsonl")
     assert "history.jsonl is missing" in refusal(run)
 
 
@@ -186,8 +187,9 @@ def test_a_manifest_with_other_content(ended: Manifest) -> None:
     manifest.write_text(manifest.read_text().replace('"nemesis": "kill"', '"nemesis": "none"'))
     with pytest.raises(UsageError, match=r"manifest\.json has other content than the run wrote"):
         open_run_folder(ended.folder.path)
-    os.mkfifo(ended.folder.path / SERVED / "pipe")
-    with pytest.raises(UsageError, match="pipe is a named pipe"):
+    manifest.unlink()
+    os.mkfifo(manifest)
+    with pytest.raises(UsageError, match=r"it has no manifest\.json"):
         open_run_folder(ended.folder.path)
 
 

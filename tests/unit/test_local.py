@@ -91,7 +91,7 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
     java.write_text('#!/bin/sh\necho "$$ $@"\ncase "$@" in *StorageTool*) ;; *) exec sleep 30;; esac\n')
     for script in (ip, java):
         script.chmod(0o755)
-    monkeypatch.setitem(commands._ENVIRONMENT, "PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setitem(commands.ENVIRONMENT, "PATH", f"{tmp_path}:{os.environ['PATH']}")
     spec = ClusterSpec("a-run", tmp_path / "work", tmp_path / "logs", {}, controllers=(3,))
     its_network = NamespaceNetwork(spec.run_id, spec.brokers, IPv4Network("10.1.2.0/24"))
     return LocalRuntime(spec, java, "jars", its_network)

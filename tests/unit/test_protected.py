@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from fakes.clock import TickingClock
 from test_verdict import SCENARIO, control, fact, returned
 
+from harness.host.commands import ENVIRONMENT
 from harness.judge.earned import ProtectionRecord, came_back_at_ms, earn
+from harness.play.protection import GuardBeside
 from harness.run_folder.store import GATES, THE_GUARD
 
 CAME_BACK_MS = 50
@@ -127,3 +131,12 @@ def test_of_a_build_s_events_only_a_copy_that_began_anew_counts() -> None:
     record = ProtectionRecord(None, events, CAME_BACK_MS)
     assert [record.facts(row)["released_at_ms"] for row in HANDED_OVER] == [None, None, None]
     assert judged(events, **OVER, by=None) == (RELAYED, "")
+
+
+def test_the_guard_of_a_run_does_not_inherit_an_environment_that_spark_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = Mock()
+    monkeypatch.setattr("subprocess.Popen", started)
+    GuardBeside("run", "b:1", tmp_path / "events", tmp_path / "log", TickingClock())._start()
+    assert started.call_args.kwargs["env"] is ENVIRONMENT

@@ -240,7 +240,7 @@ def test_a_key_that_is_not_valid_is_damage(tmp_path: Path) -> None:
     made = written(tmp_path, STUCK)
     lines = made.history_path.read_text().splitlines()
     made.history_path.write_text("".join(line.replace('"key"', '"key_base64"') + "\n" for line in lines))
-    with pytest.raises(UsageError, match=r"history\.jsonl: a record.s key is not valid"):
+    with pytest.raises(UsageError, match=r"history\.jsonl: a record.s key is invalid"):
         read_story(made)
 
 

@@ -61,8 +61,8 @@ class Comparisons:
             if not due:
                 return False
             count = status.failed.get(due[0], 2 * MOST_IN_BATCH)
-            due = [place for place in due if status.failed.get(place, 2 * MOST_IN_BATCH) == count]
-            due = due[: max(count // 2, 1)]
+            together = [place for place in due if status.failed.get(place, 2 * MOST_IN_BATCH) == count]
+            due = together[: max(count // 2, 1)]
             rate, most_bytes = self.request.rate_limit_bytes_s, self.request.spool_limit_bytes
             most_bytes = most_bytes if rate is None else min(most_bytes, int(rate * status.every_s))
             batch = waves_of(partition_sizes(checks.readable, checks.answers.statuses, due), most_bytes)[0]
@@ -76,8 +76,7 @@ class Comparisons:
                 self.comparer.close()
                 forget()
             self.tried_ms |= dict.fromkeys(batch, self.client.clock.time_ms())
-            if status.check_failure is None:
-                status.failed = {**status.failed, **dict.fromkeys(batch, len(batch))}
+            status.failed = {**status.failed, **dict.fromkeys(batch, len(batch))}
             names = f"{listed(list(map(name_of, batch)))}: " if batch else ""
             failure = f"{names}{reason_of(error)}"
             status.comparison_failure, status.comparison_failures = failure, status.comparison_failures + 1

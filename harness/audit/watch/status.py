@@ -228,22 +228,17 @@ def families(status: WatchStatus, now_ms: int) -> Iterator[Metric]:
     exposed = (replica for topic in checks.exposure.topics for replica in topic.replicas if replica.level)
     at_risk = Counter((replica.topic, replica.kind.value, replica.level.label) for replica in exposed)
     anomalies = {HANGING_TRANSACTION, *(status.anomalies or ())}
-    suspicions = Counter(suspicion.anomaly for suspicion in checks.answers.suspicions)
+    suspected, statuses = Counter(it.anomaly for it in checks.answers.suspicions), checks.answers.statuses
+    suspicions = {STUCK_LSO: 0, HANGING_TRANSACTION: 0, **suspected}
     labelled: dict[str, tuple[str, str, Mapping[Any, float]]] = {
         "partitions": ("Partitions.", "verdict", {**dict.fromkeys(WORST, 0), **verdicts}),
         "diverged_partitions": ("Diverged partitions.", "anomaly", {**dict.fromkeys(anomalies, 0), **diverged}),
         "undecided_partitions": ("Undecided partitions.", "cause", {NOT_COMPARED: 0, **undecided}),
         "replicas_at_risk": ("Replicas out of the ISR, being added or frozen.", "topic kind level", at_risk),
-        "suspicions": (
-            "Suspicions of the checks.", "anomaly", {STUCK_LSO: 0, HANGING_TRANSACTION: 0, **suspicions}
-        ),
-        "open_transactions": (
-            "Transactions open on any replica.", "topic", open_transactions(checks.answers.statuses)
-        ),
-        "lso_spread_offsets": (
-            "Greatest difference of LSOs of a partition.", "topic", lso_spread(checks.answers.statuses)
-        ),
-    }  # fmt: skip
+        "suspicions": ("Suspicions of the checks.", "anomaly", suspicions),
+        "open_transactions": ("Transactions open on any replica.", "topic", open_transactions(statuses)),
+        "lso_spread_offsets": ("Greatest difference of LSOs of a partition.", "topic", lso_spread(statuses)),
+    }
     for name, (text, labels, values) in labelled.items():
         yield gauge(PREFIX + name, text, labels, values)
 

@@ -58,10 +58,6 @@ def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
 
 def is_held(events: Iterable[Mapping[str, Any]], broker: int, partition: TopicPartition) -> bool:
     """Return whether the broker's gate holds the partition, by its last event; a gate that starts holds nothing yet."""
-    states = [
-        event["event"]
-        for event in events
-        if event["broker"] == broker
-        and (event["event"] == INSTALLED or (event.get("topic"), event.get("partition")) == partition)
-    ]
-    return [state for state in states if state != BEGAN_ANEW][-1:] == [HELD]
+    here = (event for event in events if event["broker"] == broker and event["event"] != BEGAN_ANEW)
+    states = [e["event"] for e in here if e["event"] == INSTALLED or (e.get("topic"), e.get("partition")) == partition]
+    return states[-1:] == [HELD]

@@ -15,6 +15,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
@@ -61,8 +62,7 @@ class KafkaChannel:
         self._client = ClusterClient(lambda: bootstrap, ANSWER, clock, dial=dial, keeps_connections=True)
         self.clock, self.writer = clock, writer or f"{socket.gethostname()}:{os.getpid()}"
         self._leader: int | None = None
-        self._first = 0
-        self._is_ensured = False
+        self._first, self._is_ensured = 0, False
         self._replayed = ReplayedJournal()
 
     def ensure(self) -> None:
@@ -71,7 +71,7 @@ class KafkaChannel:
             if self._find_leader() is None:
                 replicas = min(3, len(self._client.brokers))
                 self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
-            values = self.clock.wait_until(self._values, KNOWN_S, f"brokers to know topic {TOPIC}")
+            values = self.clock.wait_until(self._values, KNOWN_S, f"brokers to know topic {TOPIC}") or {}
         for name, needed in KEPT_WITH.items():
             if values[name] != needed:
                 has = f"topic {TOPIC} has {name}={values[name]}"
@@ -86,7 +86,6 @@ class KafkaChannel:
         has_state = self._replayed.state != PauseState()
         with raised_as(HarnessError, f"topic {TOPIC} cannot be read", OSError, HarnessError):
             if not has_state and self._leader is None and self._find_leader() is None:
-                self._replayed = ReplayedJournal()
                 if not self._is_ensured:
                     return self._replayed.state
                 self.ensure()
@@ -115,9 +114,17 @@ class KafkaChannel:
             self._ask_leader(delete_records(PARTITION, start), TOPIC_CHANGE)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write all entries; every in-sync replica acknowledges them. After a `HarnessError`, some may be stored."""
+        """Write all entries; every in-sync replica acknowledges them. After a `HarnessError`, some may be stored.
+
+        A batch is written until a leader acknowledges it; a batch that is twice in the log gives the same state.
+        """
         for start in range(0, len(entries), BATCH_ENTRIES):
-            self._write(entries[start : start + BATCH_ENTRIES])
+            now_ms, batch = self.clock.time_ms(), entries[start : start + BATCH_ENTRIES]
+            stamped = [replace(entry, time_ms=now_ms, writer=self.writer) for entry in batch]
+            records = [Record(n, now_ms, e.topic.encode(), e.to_json().encode()) for n, e in enumerate(stamped)]
+            request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
+            with raised_as(HarnessError, f"topic {TOPIC} cannot be written", OSError, HarnessError):
+                retried(partial(self._ask_leader, request), self.clock, DELIVERY_S)
 
     def close(self) -> None:
         """Close the connections."""
@@ -138,15 +145,6 @@ class KafkaChannel:
                         entries.append((record.offset, entry))
                 position = max(position, batch.last_offset + 1)
         self._replayed.add(entries, end)
-
-    def _write(self, entries: Sequence[Entry]) -> None:
-        """Write a batch until a leader acknowledges it; a batch that is twice in the log gives the same state."""
-        now_ms = self.clock.time_ms()
-        stamped = [replace(entry, time_ms=now_ms, writer=self.writer) for entry in entries]
-        records = [Record(n, now_ms, e.topic.encode(), e.to_json().encode()) for n, e in enumerate(stamped)]
-        request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
-        with raised_as(HarnessError, f"topic {TOPIC} cannot be written", OSError, HarnessError):
-            retried(lambda: self._ask_leader(request), self.clock, DELIVERY_S)
 
     def _find_leader(self) -> int | None:
         """Return the partition's leader; None where there is no such topic. Raises OSError, `HarnessError`."""
@@ -233,10 +231,8 @@ class GroupLeadership:
         except KafkaException as error:
             raise HarnessError(f"group {GROUP}: {error.args[0].str()}") from error
         self._led = bool(assigned)
-        if assigned:
-            self.error = None
-        elif message is not None and message.error():
-            self.error = message.error().str()
+        failure = message and message.error()
+        self.error = None if assigned else failure.str() if failure else self.error
         return self._led
 
     def close(self) -> None:

@@ -218,15 +218,11 @@ REFRESH_S: Final = 60.0
 
 @dataclass(frozen=True)
 class CoveredTopics:
-    """The covered topics with their settings, which may have been read now (``are_new``).
-
-    ``skipped``: named topics that are not covered, with the reason.
-    """
+    """The covered topics with their settings. ``skipped``: named topics that are not covered, with the reason."""
 
     settings: Mapping[str, Settings]
     skipped: Mapping[str, str]
     short_retention: frozenset[str]
-    are_new: bool
 
 
 @dataclass
@@ -267,5 +263,4 @@ class TopicCoverage:
             settings,
             {topic: why for topic, why in self._refused.items() if topic in named},
             frozenset(topic for topic, values in settings.items() if window_ms(values) < least_ms),
-            are_new=is_old,
         )

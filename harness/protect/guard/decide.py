@@ -45,21 +45,8 @@ def topics_to_pause(exposed: Collection[str], covered: Collection[str], state: P
 
 def topics_to_read(to_pause: Collection[str], state: PauseState, verified: Collection[str]) -> frozenset[str]:
     """Return the topics whose settings decide the next step; ``verified``: paused topics that were read already."""
-    unsettled = {
-        topic
-        for topic, pause in state.pauses.items()
-        if topic not in to_pause or pause.phase is not PausePhase.PAUSED or topic not in verified
-    }
-    return (frozenset(to_pause) - state.pauses.keys()) | unsettled
-
-
-def changed_topics(state: PauseState, settings: Mapping[str, Settings], before_ms: int) -> set[str]:
-    """Return the topics with a setting that somebody changed since a pause that began before this time.
-
-    Brokers may not know a later pause yet.
-    """
-    begun = {topic: pause for topic, pause in state.pauses.items() if pause.since_ms < before_ms and topic in settings}
-    return {t for t, pause in begun.items() if not all(is_pause(name, settings[t][name]) for name in pause.previous)}
+    paused = {topic for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED and topic in to_pause}
+    return frozenset(to_pause).union(state.pauses) - paused.intersection(verified)
 
 
 def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_ms: int) -> PauseStep | None:
@@ -117,11 +104,8 @@ def carry_out(
     channel.append([entry_of(step.announced) for step in decided if step.announced is not None])
     if changing := {step.topic: step for step in decided if step.changes}:
         current = cluster.settings(changing.keys()).settings
-        refused |= {
-            topic: CHANGED
-            for topic, step in changing.items()
-            if topic not in current or explicit_values(current[topic]) != step.expected
-        }
+        unchanged = {t for t, values in current.items() if explicit_values(values) == changing[t].expected}
+        refused |= dict.fromkeys(changing.keys() - unchanged, CHANGED)
         ready = {topic: step.changes for topic, step in changing.items() if topic not in refused}
         raise_if_replaced()
         refused |= cluster.alter(ready) if ready else {}

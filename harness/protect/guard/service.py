@@ -121,7 +121,7 @@ class Guard:
     report: Callable[[GuardEvent], None]
     growth_bytes_s: Callable[[], Mapping[str, float]] = dict
     status: GuardStatus = field(init=False)
-    _verified: set[str] = field(default_factory=set)
+    _verified_s: dict[str, float] = field(default_factory=dict)
     _reported: dict[str, str] = field(default_factory=dict)
     _missing_since_ms: dict[Replica, int] = field(default_factory=dict)
     _begun: bool = False
@@ -160,8 +160,6 @@ class Guard:
             state, notes = self.status.state, (f"paused topics are unknown: {error}",)
         now_ms = self.clock.time_ms()
         covered = self._coverage.covered(view)
-        if covered.are_new:
-            self._verified -= decide.changed_topics(state, covered.settings, now_ms - int(REFRESH_S * MS))
         leads = self.leads()
         self._report_leadership(leads=leads)
         if self.leadership is not None and not leads and self.leadership.error is not None:
@@ -209,22 +207,20 @@ class Guard:
             return
         self._led = leads
         self.status = replace(self.status, leads=leads)
-        self._verified.clear()
+        self._verified_s.clear()
         text = "this guard acts" if leads else "another guard acts, or the group is not complete yet"
         self._report(GuardEventKind.LEADS if leads else GuardEventKind.STANDS_BY, "", text)
 
     def _pause_and_release(self, this: _Round) -> Mapping[str, str]:
         """Pause and release, or report the steps only; return topics that could not be changed, with the reason."""
         view, state, to_pause, covered = this.view, this.state, this.to_pause, this.covered.settings
-        due = decide.topics_to_read(to_pause, state, self._verified)
+        now_s = self.clock.now_s()
+        # Somebody may change a setting during the pause. Brokers may not know a pause yet that has just begun.
+        verified = {topic: at_s for topic, at_s in self._verified_s.items() if now_s - at_s < REFRESH_S}
+        due = decide.topics_to_read(to_pause, state, verified)
         # A topic that had the value of a pause may be paused, by a pause that has ended since.
-        cached = {
-            topic: covered[topic]
-            for topic in due
-            if topic in covered
-            and topic not in state.pauses
-            and not any(is_pause(name, covered[topic][name]) for name in PAUSE)
-        }
+        known = {topic: covered[topic] for topic in due & covered.keys() - state.pauses.keys()}
+        cached = {t: values for t, values in known.items() if not any(is_pause(name, values[name]) for name in PAUSE)}
         read = self.cluster.settings(due - cached.keys())
         # A topic that this user may no longer describe is not in the view: its exposure is unknown.
         settings = {t: s for t, s in ({**cached, **read.settings}).items() if t in view.topics or t in to_pause}
@@ -240,8 +236,8 @@ class Guard:
         gone = [replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(deleted)]
         self.channel.append(list(map(entry_of, gone)))
         refused = self._carry_out(steps, state)
-        settled = {topic for topic in settings if topic in to_pause and topic not in refused}
-        self._verified = (self._verified & state.pauses.keys() | settled) & to_pause
+        settled = dict.fromkeys(settings.keys() - refused.keys(), now_s)
+        self._verified_s = {topic: at_s for topic, at_s in (verified | settled).items() if topic in to_pause}
         if steps or gone:
             this.state = self.channel.read()
         return {**read.refused, **hidden, **refused}

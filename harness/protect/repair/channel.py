@@ -139,14 +139,9 @@ class ChannelHolds:
         A topic that another command holds, or that a guard paused, stays paused.
         """
         state = self.journal.channel.read()
-        ours = [
-            topic
-            for topic in topics
-            if (pause := state.pauses.get(topic)) is not None
-            and pause.cycle.startswith(REPAIR)
-            and not state.holds.get(topic, frozenset()) - {REPAIR}
-        ]
-        self._carry_out(ours, to_pause=())
+        ours = {topic for topic, pause in state.pauses.items() if pause.cycle.startswith(REPAIR)}
+        others = {topic for topic, holders in state.holds.items() if holders - {REPAIR}}
+        self._carry_out([topic for topic in topics if topic in ours - others], to_pause=())
         self._mark(UNHOLD, topics)
 
     def _mark(self, kind: str, topics: Iterable[str]) -> None:

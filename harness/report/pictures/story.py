@@ -92,9 +92,7 @@ class Story:
                 for broker, replica in replicas.items()
                 if broker not in outage.brokers
             ]
-            ends = [
-                replica.log_end_at(outage.from_s) for broker, replica in replicas.items() if broker in outage.brokers
-            ]
+            ends = [it.log_end_at(outage.from_s) for broker, it in replicas.items() if broker in outage.brokers]
             for offset in set[int]().union(*others[:1]).intersection(*others):
                 at_s = max(removed[offset] for removed in others)
                 is_inside = outage.from_s <= at_s <= (self.ends_s if outage.to_s is None else outage.to_s)
@@ -115,7 +113,7 @@ class Story:
 def read_story(folder: RunFolder) -> Story:
     """Read history and observations. Raises `UsageError` for a damaged folder."""
     history = read_lines(folder.history_path)
-    observed = read_lines(folder.observations_path) if folder.observations_path.exists() else []
+    observed = read_lines(folder.observations_path) if folder.observations_path.is_file() else []
     times = [line["time_ms"] for line in (*history, *observed)]
     begins_ms = min(times, default=0)
 
@@ -128,7 +126,7 @@ def read_story(folder: RunFolder) -> Story:
         replica.add(since_s(line), line["log_end"], line["high_watermark"], line["last_stable_offset"])
         replica.removed += [(since_s(line), removal["offset"], removal["kind"]) for removal in line["removed"]]
     damaged = f"the run folder is damaged: {folder.history_path}"
-    with raised_as(UsageError, f"{damaged}: a record's key is not valid", ValueError):
+    with raised_as(UsageError, f"{damaged}: a record's key is invalid", ValueError):
         events = _events(history, since_s)
     nemesis = [line for line in history if line["part"] == "nemesis"]
     back = [line for line in nemesis if (line["f"], line["type"]) == ("come back", "ok")]
@@ -161,11 +159,8 @@ def _entries(
     history: Sequence[Mapping[str, Any]], observed: Sequence[Mapping[str, Any]]
 ) -> dict[Place, dict[int, ObservedEntry]]:
     """Return records and markers by offset; the history has the offsets of payloads."""
-    written = {
-        (line["topic"], line["partition"], line["offset"])
-        for line in history
-        if line["part"] == "payload" and line.get("offset") is not None
-    }
+    payload = (line for line in history if line["part"] == "payload" and line.get("offset") is not None)
+    written = {(line["topic"], line["partition"], line["offset"]) for line in payload}
     appeared = [(line["topic"], line["partition"], entry) for line in observed for entry in line["appeared"]]
     producers = {
         (topic, entry["producer_id"])

@@ -56,9 +56,8 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         offsets = ", ".join(f"{name} {getattr(replica, field)[-1]}" for field, name, *_ in LINES)
         titles.append(f"broker {broker}: {offsets}")
     unshown = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
-    left_in = TICK_IN + min(
-        LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3
-    )
+    longest = max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)])
+    left_in = TICK_IN + min(LABEL_IN * longest, WIDTH_IN / 3)
     labels = _labels(events, ends_s, WIDTH_IN - left_in - TICK_IN)
     height_in = LANE_IN * max([2, *(label.lane + 1 for label in labels)])
     with rows_over_time(titles, ends_s, (left_in, TICK_IN), f"seconds{unshown}", height_in) as (drawing, rows):
