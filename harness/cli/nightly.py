@@ -75,9 +75,7 @@ def nightly(results: Path, night: Path | None, output: str, **options: Any) -> i
     with interruptible(lambda: remaining):
         nights.work(ledger, run_one, print_progress, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
-    results_of_cells = reports.results_of(ledger.plan, attempts)
-    # Findings in topics of no cell: the control should have none.
-    strays = [f"{attempt.run_dir}: {line}" for attempt in attempts for line in attempt.strays]
+    results_of_cells, strays = reports.results_of(ledger.plan, attempts), reports.strays_of(attempts)
     summary = envelope(**reports.summary(ledger.plan, results_of_cells, strays))
     text = reports.markdown(ledger.plan, results_of_cells, strays)
     (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")

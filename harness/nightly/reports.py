@@ -73,6 +73,11 @@ class CellResult:
     took_s: float
 
 
+def strays_of(attempts: Sequence[Attempt]) -> list[str]:
+    """Return the findings in topics of no cell: the control should have none."""
+    return [f"{attempt.run_dir}: {line}" for attempt in attempts for line in attempt.strays]
+
+
 def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
     """Return 0 where all is as expected, 1 where a verdict is not the expected one, 2 where one is missing."""
     statuses = {result.status for result in results}

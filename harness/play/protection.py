@@ -133,9 +133,8 @@ class GuardBeside:
         # The option that no Python knows is for `harness.host.leftovers`, which finds processes by it.
         python = [sys.executable, "-P", "-X", process_marker(self.run_id), "-m", "harness.cli.main"]
         with self.log_path.open("ab") as output:
-            command, stdin = [*python, *arguments], subprocess.DEVNULL
             self._process = subprocess.Popen(
-                command, env=ENVIRONMENT, stdin=stdin, stdout=output, stderr=subprocess.STDOUT
+                [*python, *arguments], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
     def _events(self) -> Sequence[dict[str, Any]]:

@@ -32,9 +32,8 @@ def _stuck_lso(finding: Finding) -> str:
     high_watermark = finding.witness.get("high_watermark_here")
     # Compaction leaves gaps, and markers have offsets, too: offsets are at least as many as records.
     hidden = None if high_watermark is None else high_watermark - finding.offset
-    consequence = (
-        "" if hidden is None else f"; up to {_count(hidden, 'record')} {'is' if hidden == 1 else 'are'} invisible"
-    )
+    verb = "is" if hidden == 1 else "are"
+    consequence = "" if hidden is None else f"; up to {_count(hidden, 'record')} {verb} invisible"
     return f"broker {finding.broker} will never deliver {_past(finding)}{consequence}"
 
 

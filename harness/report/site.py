@@ -98,10 +98,10 @@ def evidence_pages(contents: Contents) -> Pages:
 
     A stored ``report.html`` is not used: a folder from elsewhere may have a script in it.
     """
-    pages: Pages = {
-        f"runs/{run.name}.html": partial(page, run.folder, run.manifest, run.verdict, site=_up(f"runs/{run.name}"))
-        for run in contents.runs
-    }
+    pages: Pages = {}
+    for run in contents.runs:
+        address = f"runs/{run.name}.html"
+        pages[address] = partial(page, run.folder, run.manifest, run.verdict, site=_up(address))
     for soak in contents.soaks:
         for name in soak.with_evidence:
             pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)

@@ -231,11 +231,10 @@ def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
 
 
 def _folders(results: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders of matching files, none outside the results. In contrast to `Path.glob`, folders may vanish."""
+    """Yield the folders of matching regular files, none outside the results. Unlike in `Path.glob`, they may vanish."""
     top = results.resolve()
     names = (iglob(pattern, root_dir=results, include_hidden=True) for pattern in patterns)  # noqa: PTH207
     for path in (results / name for names_of_pattern in names for name in names_of_pattern):
-        # A named pipe would block its reader.
         if path.is_file() and path.parent.name != store.LATEST and path.resolve().is_relative_to(top):
             yield path.parent
 
