@@ -57,8 +57,8 @@ class WatchStore:
             why = "another watch uses it" if is_locked else getattr(error, "strerror", None) or error
             raise UsageError(f"--state {folder}: {why}") from error
         self.partitions: Mapping[Place, WatchedPartition] = {
-            (topic, number): WatchedPartition(*times_ms, json.loads(result))
-            for topic, number, *times_ms, result in rows
+            (topic, number): WatchedPartition(first_seen_ms, compared_ms, json.loads(result))
+            for topic, number, first_seen_ms, compared_ms, result in rows
         }
 
     def _claim(self, cluster_id: str) -> str | None:

@@ -81,7 +81,6 @@ ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
 
 DIFFERENT: Final = "the brokers have different settings of it"
-
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 
 
