@@ -27,6 +27,7 @@ LONGEST_PASS_S: Final = 10.0
 STALLED_S: Final = 20.0
 LONGEST_SILENCE_S: Final = 1.0
 """A machine on which a broker is silent for longer may be the reason why something did not happen."""
+STALE_REQUESTS_UNKNOWN: Final = "it is not known whether brokers refuse stale requests"
 LIMITS: Final = ("max.compaction.lag.ms", "delete.retention.ms", "producer.id.expiration.ms")
 _DEFAULTS_MS: Final = {"delete.retention.ms": 86_400_000, "producer.id.expiration.ms": 86_400_000}
 
@@ -94,6 +95,7 @@ def assemble(
     )
     target = manifest["target"]
     status = [f"the target {target['name']} is {target['status']}"] if target.get("status") else []
+    is_unsent = manifest.get("accepted_requests", []) is None and manifest.get("failure") is None
     return Verdict(
         verdict=verdict,
         reason=reason,
@@ -105,7 +107,7 @@ def assemble(
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),
-        notes=(*status, *manifest.get("departures", ())),
+        notes=(*status, *manifest.get("departures", ()), *([STALE_REQUESTS_UNKNOWN] if is_unsent else [])),
     )
 
 

@@ -44,8 +44,8 @@ T = TypeVar("T")
 Where = Callable[[], Address]
 
 
-def accepted_stale_requests(cluster: Cluster, *, has_groups: bool) -> list[str]:
-    """Send each stale request once, to the topic `TOPIC`, and return the accepted requests.
+def accepted_stale_requests(cluster: Cluster, *, has_groups: bool) -> Iterator[str]:
+    """Send each stale request once, to the topic `TOPIC`, and yield the accepted requests.
 
     ``has_groups``: whether a valid transaction also commits an offset of a group.
 
@@ -59,7 +59,7 @@ def accepted_stale_requests(cluster: Cluster, *, has_groups: bool) -> list[str]:
         requests.of_next_version(),
         requests.at_next_coordinator(),
     )
-    return [request for request, is_accepted in answers if is_accepted]
+    return (request for request, is_accepted in answers if is_accepted)
 
 
 @dataclass(frozen=True)

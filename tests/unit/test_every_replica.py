@@ -6,6 +6,7 @@ import pytest
 from test_verdict import AWAY, CONTROL, SCENARIO, assembled, doubt, fact, finding, promised
 
 from harness.clients import ALSO_OF_SLOW_BROKERS
+from harness.judge.run_verdict import STALE_REQUESTS_UNKNOWN
 
 NOT_CLEANED = {"held_critical": True, "held_after": True, "removed_at_ms": None, "cleaned_past": False}
 NOT_REMOVED = {**NOT_CLEANED, "cleaned_past": True}
@@ -165,6 +166,8 @@ def test_a_stale_request_that_brokers_accept_is_a_finding() -> None:
     assert (result["verdict"], names(result)) == ("anomaly", ["accepted-request"])
     assert result["findings"][0]["explanation"].endswith(f"must refuse: {'; '.join(requests)}")
     assert names(assembled(accepted_requests=[])) == []
+    for more, notes in ({}, [STALE_REQUESTS_UNKNOWN]), ({"failure": "timed out"}, []):
+        assert assembled(accepted_requests=None, **more)["notes"] == notes
 
 
 @pytest.mark.parametrize("evidence", [
