@@ -62,3 +62,12 @@ def alone_in(folder: Path, wait_s: float) -> Iterator[bool]:
         yield is_mine
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Lock the folder of a run or a soak. Raises `UsageError` if another process works on it."""
+    with alone_in(folder, wait_s=0.0) as is_mine:
+        if not is_mine:
+            raise UsageError(f"{folder} is still in progress in another process")
+        yield

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.host import leftovers
+from harness.host.cache import owned
 from harness.host.clock import RealClock
 from harness.judge.progress import Progress
 from harness.judge.verdict import RunResult
@@ -37,29 +38,31 @@ GIVEN_ANEW = frozenset({"time_limit_s", "keep", "port_base", "command_config", "
 
 def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
     """Continue a run, and judge it; ``given_anew``: all options of that name. Raises `UsageError`."""
-    clock = RealClock(time_limit_s=given_anew["time_limit_s"])
-    folder, content = _open_cut_off(run_dir)
-    options = replace(options_of(content), **given_anew)
-    nemesis = find_script(options.nemesis)
-    if nemesis.resume is None:
-        raise UsageError(
-            f"{folder.path} cannot be continued: the fault of the nemesis {nemesis.name} ended with the"
-            " harness; run it again"
-        )
-    if HIDDEN in options.broker_settings.values():
-        raise UsageError(
-            f"{folder.path} cannot be continued: secrets among its brokers' settings were not stored; run it again"
-        )
-    if content.get("security") and options.command_config is None:
-        raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
-    prepared = prepare_run(plan_run(options), progress)
+    # The owner of a run that is continued is only known when its brokers are about to start.
+    with owned(run_dir):
+        clock = RealClock(time_limit_s=given_anew["time_limit_s"])
+        folder, content = _open_cut_off(run_dir)
+        options = replace(options_of(content), **given_anew)
+        nemesis = find_script(options.nemesis)
+        if nemesis.resume is None:
+            raise UsageError(
+                f"{folder.path} cannot be continued: the fault of the nemesis {nemesis.name} ended with the"
+                " harness; run it again"
+            )
+        if HIDDEN in options.broker_settings.values():
+            raise UsageError(
+                f"{folder.path} cannot be continued: secrets among its brokers' settings were not stored; run it again"
+            )
+        if content.get("security") and options.command_config is None:
+            raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
+        prepared = prepare_run(plan_run(options), progress)
 
-    def begun() -> Manifest:
-        manifest = Manifest(folder, content)
-        manifest.go_on()
-        return manifest
+        def begun() -> Manifest:
+            manifest = Manifest(folder, content)
+            manifest.go_on()
+            return manifest
 
-    return conduct(prepared, folder, begun, clock, progress, is_resumed=True)
+        return conduct(prepared, folder, begun, clock, progress, is_resumed=True)
 
 
 def options_of(content: Mapping[str, Any]) -> RunOptions:

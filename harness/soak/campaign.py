@@ -14,14 +14,14 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible, raised_as
-from harness.host.cache import alone_in
+from harness.host.cache import owned
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
@@ -131,13 +131,13 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
     # The name of a build's copy: a soak is resumed with the same classes.
     options = replace(options, target=setup.target.name, schedule=schedule)
-    with _owned(folder.path):
+    with owned(folder.path):
         return _continue(Soak(folder, options, setup), progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Continue a soak that was cut off, for the rest of its minutes. Raises as `soak` does."""
-    with _owned(path) if path.is_dir() else nullcontext():
+    with owned(path) if path.is_dir() else nullcontext():
         with raised_as(
             UsageError, f"--resume {path} is not the folder of a soak: {SOAK_STATE}", OSError, ValueError, TypeError
         ):
@@ -146,15 +146,6 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
             options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
         setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
         return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
-
-
-@contextmanager
-def _owned(path: Path) -> Iterator[None]:
-    """Lock the folder of a soak. Raises `UsageError` where another process works on it: it would lose rounds."""
-    with alone_in(path, wait_s=0.0) as is_mine:
-        if not is_mine:
-            raise UsageError(f"{path} is still in progress; end that soak first")
-        yield
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from harness.cli.run import OPTIONS, command_line
 from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import engine, leftovers
+from harness.host.cache import owned
 from harness.host.nodes import Access, Node
 from harness.play import resume, run_plan
 from harness.play import run as play_run
@@ -209,6 +210,12 @@ CANNOT = "{path} cannot be continued: "
 def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], None], expected: str) -> None:
     change(subject)
     assert refusal(subject.folder.path) == expected.format(path=subject.folder.path)
+
+
+def test_two_processes_do_not_continue_one_run(subject: CutOff, runs: list[Continued]) -> None:
+    with owned(subject.folder.path):
+        assert refusal(subject.folder.path) == f"{subject.folder.path} is still in progress in another process"
+    assert runs == []
 
 
 @pytest.mark.parametrize(("more", "expected"), [

@@ -331,7 +331,7 @@ def test_a_played_round_without_a_line_is_judged_and_not_played_again(
 
 
 def test_a_soak_in_progress_is_not_resumed(tmp_path: Path) -> None:
-    with alone_in(tmp_path, 0.0), pytest.raises(UsageError, match="is still in progress; end that soak first"):
+    with alone_in(tmp_path, 0.0), pytest.raises(UsageError, match="is still in progress in another process"):
         resume(tmp_path, SparkOptions(), FakeProgress(), lambda _: None)
 
 
