@@ -190,7 +190,7 @@ class SoakVerdict:
     """The content of ``soak.json``: the options, and the rounds so far. Counts are sums over all rounds.
 
     ``expected``: tolerated findings, with the reason. ``drawn``: faults. ``not_drawn``: features that rounds leave out,
-    with the reason.
+    with the reason. ``most_rounds``: None for any number.
     """
 
     schema: int = SCHEMA
@@ -214,6 +214,7 @@ class SoakVerdict:
     gates: Mapping[str, int]
     shown: RepeatedFinding | None
     rounds: tuple[RoundLine, ...]
+    most_rounds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from harness.json_codec import from_json, to_json
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
-from harness.run_folder.store import ROUND, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
+from harness.run_folder.store import ROUND, SCHEDULE, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
 from harness.schedules.generators import Generator, fixed
 from harness.schedules.replay import why_not_replayable
@@ -107,6 +107,7 @@ class Soak:
             gates=_sum(line.gates for line in self.rounds),
             shown=RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds)) if finding else None,
             rounds=tuple(self.rounds),
+            most_rounds=options.rounds,
         )
 
     def write(self) -> None:
@@ -132,6 +133,8 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     # The name of a build's copy: a soak is resumed with the same classes.
     options = replace(options, target=setup.target.name, schedule=schedule)
     with owned(folder.path):
+        if schedule:
+            write_schedule(folder.path / SCHEDULE, schedule)
         return _continue(Soak(folder, options, setup), progress, on_round)
 
 
@@ -143,7 +146,9 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
         ):
             state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
             stored = {name: getattr(state, name) for name in STORED}
-            options = SoakOptions(**stored, results=path, spark=spark, shape=Shape(**state.shape))
+            schedule = read_round(path / SCHEDULE) if (path / SCHEDULE).exists() else None
+            given = {"rounds": state.most_rounds, "schedule": schedule, "shape": Shape(**state.shape)}
+            options = SoakOptions(**stored, results=path, spark=spark, **given)
         setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
         return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
 

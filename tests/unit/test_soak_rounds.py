@@ -31,6 +31,7 @@ from harness.run_folder.store import AFTER_REJOIN, ROUND, VERDICT, RunFolder
 from harness.schedules.generators import fixed
 from harness.schedules.operations import AlterTopic, DeleteRecords, Inject, Operation, RecreateTopic
 from harness.schedules.schedule import Schedule, Step
+from harness.soak import campaign
 from harness.soak.campaign import Soak, SoakOptions, _unjudged, resume
 from harness.soak.causes import read_expected
 from harness.soak.causes.cause import RoundEvidence
@@ -333,6 +334,17 @@ def test_a_played_round_without_a_line_is_judged_and_not_played_again(
 def test_a_soak_in_progress_is_not_resumed(tmp_path: Path) -> None:
     with alone_in(tmp_path, 0.0), pytest.raises(UsageError, match="is still in progress in another process"):
         resume(tmp_path, SparkOptions(), FakeProgress(), lambda _: None)
+
+
+def test_a_resumed_soak_plays_as_many_rounds_of_the_same_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "_continue", lambda begun, *_: (begun.write(), begun)[1])
+    schedule = play_steps(tmp_path / "played", (1, put(P))).schedule
+    options = SoakOptions("sim-kafka", 10.0, 1, tmp_path, SparkOptions(), rounds=3, schedule=schedule)
+    begun = campaign.soak(options, FakeProgress(), lambda _: None)
+    again = resume(begun.folder.path, SparkOptions(), FakeProgress(), lambda _: None)
+    assert (again.options.rounds, again.options.schedule) == (3, begun.options.schedule) != (3, None)
 
 
 def test_a_round_without_a_replica_is_not_judged(tmp_path: Path) -> None:
