@@ -93,7 +93,9 @@ def process_fields(process: psutil.Process) -> dict[str, Any]:
 
 
 def work_root() -> Path:
-    """Return the private directory of this user's runs."""
+    """Return the private directory of this user's runs. Raises `UsageError` for a TMPDIR that Python would ignore."""
+    if (given := os.environ.get("TMPDIR")) and not os.access(f"{given}/", os.W_OK | os.X_OK):
+        raise UsageError(f"TMPDIR is {given}, where no file can be created: create that folder, or choose another")
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
 
 

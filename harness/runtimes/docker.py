@@ -296,8 +296,9 @@ class DockerRuntime:
         return ["nsenter", "--target", str(process_id), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
-        (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
-        return str(network["IPAddress"])
+        for network in self._attributes(broker)["NetworkSettings"]["Networks"].values():
+            return str(network["IPAddress"])
+        raise HarnessError(f"broker {broker} is cut off from the run's network, and has no address there")
 
     def _attributes(self, broker: int) -> dict[str, Any]:
         with engine.errors_as(f"broker {broker} cannot be inspected"):

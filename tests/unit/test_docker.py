@@ -13,7 +13,7 @@ from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers
 from harness.host.leftovers import Owner
 from harness.runtimes import docker
-from harness.runtimes.base import LossyLinks, ability
+from harness.runtimes.base import Firewalls, LossyLinks, ability
 
 BROKER = 2
 DATA, PROPERTIES = "/var/lib/kafka/data", "/mnt/shared/config/server.properties"
@@ -145,3 +145,6 @@ def test_rules_are_set_in_the_network_of_a_broker_and_of_no_other_process(
     )
     ability(bench.runtime, LossyLinks).lose(BROKER, 0.2)
     assert [words[:3] for words in ran] == [("nsenter", "--target", str(os.getpid()))] * 2
+    bench.brokers[BROKER].attrs["NetworkSettings"] = {"Networks": {}}
+    with pytest.raises(HarnessError, match="broker 2 is cut off from the run's network, and has no address there"):
+        ability(bench.runtime, Firewalls).block([(BROKER, BROKER)])

@@ -228,6 +228,14 @@ def test_a_directory_of_runs_that_is_not_private_is_refused(
             use()
 
 
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_an_unusable_tmpdir_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "file").touch(mode=0o777)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+    with pytest.raises(UsageError, match=f"TMPDIR is {tmp_path / name}, where no file can be created"):
+        leftovers.work_root()
+
+
 def test_a_node_makes_and_accepts_a_private_directory_of_runs_alone(tmp_path: Path) -> None:
     made, link = tmp_path / "made", tmp_path / "link"
 
