@@ -7,6 +7,7 @@ login uses another port, so that a cut can always be healed.
 import hashlib
 import json
 import shlex
+import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -134,7 +135,10 @@ def remove_rules(connection: NodeConnection, run_id: str) -> None:
 
 
 def raise_if_no_firewall(connection: NodeConnection) -> None:
-    """Create and remove a chain. Raises `UsageError` with the node's message."""
+    """Create and remove a chain. Raises `UsageError` with the node's message, and for a node without IPv4."""
+    host = connection.node.host
+    with raised_as(UsageError, f"iptables drops IPv4 packets only, and {host} has no IPv4 address", OSError):
+        socket.getaddrinfo(host, None, socket.AF_INET)
     with raised_as(UsageError, "this run needs a firewall on each node, as root or by sudo", HarnessError):
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
 

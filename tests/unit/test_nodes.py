@@ -2,6 +2,8 @@
 
 import json
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -153,3 +155,11 @@ def test_a_node_that_cannot_be_reached_is_no_reason_to_leave_brokers_on_the_othe
         node_runs.remove(tmp_path, "run")
     kills = [sum("kill -KILL" in call.args[0] for call in shell.call_args_list) for shell in shells.values()]
     assert kills == [1, 1]
+
+
+@pytest.mark.parametrize(("host", "message"), [("::1", "::1 has no IPv4 address"), ("127.0.0.1", None)])
+def test_a_fault_of_links_needs_ipv4(host: str, message: str | None) -> None:
+    connection = Mock(node=replace(NODE, host=host))
+    with pytest.raises(UsageError, match=message) if message else nullcontext():
+        node_runs.raise_if_no_firewall(connection)
+    assert connection.shell.called == (message is None)
