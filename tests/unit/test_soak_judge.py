@@ -25,7 +25,7 @@ from harness.soak.causes.reopened_transaction import reopened
 from harness.soak.evidence.client_log import COMMITTED, Transaction, WrittenRecord
 from harness.soak.judge.judge_rounds import judge_rounds
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
-from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
+from harness.soak.judge.truth import HIDDEN, NO_VALUE, STATE, STUCK, Truth, Wrong
 from harness.soak.play.round import PlayedRound
 
 TP = ("t", 0)
@@ -346,6 +346,14 @@ def test_replicas_that_differ_after_an_unclean_election() -> None:
     result = verdict_on(actual, replace(ALONE, was_alone=False, led_uncleanly=True))
     assert (result["verdict"], result["unexplained"]) == (ANOMALY, [])
     assert set(named(result)) == {(LOST_UNSYNCED, 1), (LOST_UNSYNCED, 2), (LOST_UNSYNCED, 3), (UNCLEAN, 1)}
+
+
+@pytest.mark.parametrize(("reached", "name"), [(7, "tombstone-divergence"), (8, UNCLEAN)])
+def test_an_unclean_election_does_not_explain_keys_below_the_lost_offsets(reached: int, name: str) -> None:
+    alive = replace(OLD, truth=NO_VALUE)
+    actual = replace(truth_of({2: (alive,)}), reached={(TP, "k"): reached})
+    result = verdict_on(actual, replace(ALONE, was_alone=False, led_uncleanly=True))
+    assert named(result) == [(name, 2)]
 
 
 def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
