@@ -299,7 +299,7 @@ def _undecided_if_unread(finding: Finding, compared: Sequence[int], assigned: Se
 
     ``assigned``: the brokers of all replicas; None if they are unknown.
     """
-    is_whole = len(compared) > 1 if assigned is None else {*assigned} <= {*compared}
+    is_whole = assigned is not None and {*assigned} <= {*compared}
     if is_whole or finding.anomaly != HANGING_TRANSACTION:
         return finding
     names = (str(Anomaly.STUCK_LSO), HANGING_TRANSACTION)

@@ -103,8 +103,8 @@ CASES = {
     "aborted-and-not-yet-to-be-listed": Case(
         has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"),
     "aborted-twice": Case(ABORTED, ABORTED, "clean", "agree"),
-    "hanging": Case(
-        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
+    "hanging-unless-a-replica-was-not-read": Case(
+        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("stuck-lso", 1, 0),
         words=(FINISHED,)),
     "going-on": Case(
         has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)),

@@ -104,7 +104,7 @@ def test_a_replica_is_right_only_if_unlisted_differences_say_so(
     assert {finding.right for finding in listed} == {right}
 
 
-@pytest.mark.parametrize(("assigned", "is_decided"), [(None, True), ((1, 2), True), ((1, 2, 3), False)])
+@pytest.mark.parametrize(("assigned", "is_decided"), [(None, False), ((1, 2), True), ((1, 2, 3), False)])
 def test_a_replica_that_was_not_read_may_have_ended_a_transaction(
     assigned: tuple[int, ...] | None, is_decided: bool  # noqa: FBT001
 ) -> None:  # fmt: skip
