@@ -20,6 +20,7 @@ from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_e
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.errors import raised_as
+from harness.kafka_api import partition_named
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
 from harness.run_folder.store import RunFolder
@@ -106,13 +107,7 @@ def _replica_files(suffixes: Collection[str], folder: RunFolder) -> Iterator[tup
         for path in sorted((folder.path / top).glob("*/*/*/*")):
             if path.suffix in suffixes and folder.has(path):
                 broker, snapshot, name = path.parts[-4:-1]
-                yield (folder.run_id, snapshot, source, int(broker), *topic_partition(name)), path
-
-
-def topic_partition(name: str) -> tuple[str, int]:
-    """Return the partition of a folder's name."""
-    topic, _, partition = name.rpartition("-")
-    return topic, int(partition)
+                yield (folder.run_id, snapshot, source, int(broker), *partition_named(name)), path
 
 
 def log_rows(path: Path, *, may_be_cut: bool = True) -> Iterator[Row]:
@@ -159,7 +154,7 @@ def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, P
     stored, fetched = folder.path / store.BROKERS, folder.path / store.FETCHED
     places = {path.parts[-3:] for top in (stored, fetched) for path in top.glob("*/*/*/") if folder.has(path)}
     for broker, snapshot, name in sorted(places):
-        head = (folder.run_id, snapshot, int(broker), *topic_partition(name))
+        head = (folder.run_id, snapshot, int(broker), *partition_named(name))
         yield head, (folder, stored / broker / snapshot, fetched / broker / snapshot / name)
 
 
@@ -171,7 +166,7 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[dict[str, Any]]:
 
     def checkpoint(name: str) -> int:
         is_there = folder.has(checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(checkpoints, name, topic_partition(fetched.name)) if is_there else None) or 0
+        return (read_log_checkpoint(checkpoints, name, partition_named(fetched.name)) if is_there else None) or 0
 
     if served := folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))

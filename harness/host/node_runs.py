@@ -77,19 +77,16 @@ def end(directory: Path, run_id: str, *then: str) -> int:
     """
     marker = shlex.quote(node_marker(run_id))
 
-    def end_there(connection: NodeConnection) -> int:
-        remove_rules(connection, run_id)
-        ended = connection.shell(END_PROCESSES.format(marker=marker)).split()
-        if then:
-            connection.run(*then)
-        return len(ended)
-
     with raised_as(HarnessError, f"{directory / NODES_FILE} does not list the run's nodes", OSError, ValueError):
         access = from_json(Access, json.loads((directory / NODES_FILE).read_text()))
 
     def end_on(node: Node) -> int:
         with closing(NodeConnection(node, access)) as connection:
-            return end_there(connection)
+            remove_rules(connection, run_id)
+            ended = connection.shell(END_PROCESSES.format(marker=marker)).split()
+            if then:
+                connection.run(*then)
+            return len(ended)
 
     # A node that cannot be reached is no reason to leave brokers on the others.
     with ThreadPoolExecutor(len(access.nodes)) as pool:

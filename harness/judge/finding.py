@@ -155,12 +155,6 @@ def name_of(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def place_named(name: str) -> Place:
-    """Return the partition of such a name. Raises ValueError for another name."""
-    topic, _, partition = name.rpartition("-")
-    return topic, int(partition)
-
-
 def brokers_text(numbers: Iterable[int]) -> str:
     """Return "broker 1" or "brokers 1, 2" for a sentence."""
     names = [str(number) for number in numbers]

@@ -94,8 +94,8 @@ def assemble(
         lambda finding: f"{finding.anomaly} on broker {finding.broker}, {finding.topic}: {finding.explanation}",
     )
     target = manifest["target"]
+    unsent = [] if manifest.get("stale_requests_sent", True) else [STALE_REQUESTS_UNKNOWN]
     status = [f"the target {target['name']} is {target['status']}"] if target.get("status") else []
-    is_unsent = manifest.get("accepted_requests", []) is None and manifest.get("failure") is None
     return Verdict(
         verdict=verdict,
         reason=reason,
@@ -107,7 +107,7 @@ def assemble(
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=difference.path, problem=difference.problem) for difference in missing),
-        notes=(*status, *manifest.get("departures", ()), *([STALE_REQUESTS_UNKNOWN] if is_unsent else [])),
+        notes=(*status, *manifest.get("departures", ()), *unsent),
     )
 
 

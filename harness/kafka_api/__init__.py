@@ -8,6 +8,13 @@ from typing import Final
 
 TopicPartition = tuple[str, int]
 
+
+def partition_named(name: str) -> TopicPartition:
+    """Return the partition whose folders have this name. Raises ValueError for another name."""
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
 # Names of errors in answers, without an import of kafka-python, which is slow.
 NO_SUCH_TOPIC: Final = "UnknownTopicOrPartitionError"
 NO_TOPIC_ACCESS: Final = "TopicAuthorizationFailedError"

@@ -49,7 +49,6 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "command": command,
             "target": {name: getattr(target, name) for name in ("name", "version", "note", "status")},
             "coordination": dict.fromkeys(plan.system.proof, False),
-            "accepted_requests": None if plan.sends_stale_requests else [],
             "anomaly": options.anomaly or SCHEDULE,
             "schedule": schedule_json(schedule) if schedule else None,
             "nemesis": plan.nemesis.name,

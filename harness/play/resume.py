@@ -38,7 +38,6 @@ GIVEN_ANEW = frozenset({"time_limit_s", "keep", "port_base", "command_config", "
 
 def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
     """Continue a run, and judge it; ``given_anew``: all options of that name. Raises `UsageError`."""
-    # The owner of a run that is continued is only known when its brokers are about to start.
     with owned(run_dir):
         clock = RealClock(time_limit_s=given_anew["time_limit_s"])
         folder, content = _open_cut_off(run_dir)

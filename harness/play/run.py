@@ -32,7 +32,7 @@ from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.protection import Gates, GuardBeside, Protection
-from harness.play.run_plan import PreparedRun, RunPlan, plan_run, prepare_run, repeatable, run_schedule
+from harness.play.run_plan import NO_FAULT, PreparedRun, RunPlan, plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
 from harness.play.stale_requests import TOPIC as STALE_REQUESTS
 from harness.play.stale_requests import accepted_stale_requests, delete_records_of_requests
@@ -43,6 +43,7 @@ from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING, RunFolder
 from harness.runtimes.base import ClusterSpec
 from harness.schedules.schedule import write_schedule
+from harness.targets import KAFKA
 from harness.targets.settings import note_on
 
 if TYPE_CHECKING:
@@ -163,21 +164,20 @@ def conduct(
 
 def _send_stale_requests(plan: RunPlan, cluster: Cluster, manifest: Manifest) -> None:
     """Note in the manifest which stale requests brokers accepted, or which valid one they refused, without a fault."""
-    if not plan.sends_stale_requests:
+    if plan.nemesis.name != NO_FAULT or plan.target.system != KAFKA or plan.is_served:
         return
     accepted: list[str] = []
+    manifest.content |= {"accepted_requests": accepted, "stale_requests_sent": False}
     try:
         # Requests that were accepted before a failure stay in the list.
         accepted.extend(accepted_stale_requests(cluster, has_groups=bool(groups_of(plan))))
         delete_records_of_requests(cluster)
-        manifest.content["accepted_requests"] = accepted
+        manifest.content["stale_requests_sent"] = True
     except RefusedError as error:
         operation = f"{STALE_REQUESTS}, a valid request: {error}"
         manifest.content["refusal"] = {"process": STALE_REQUESTS, "error": str(error), "operation": operation}
     except (HarnessError, OSError) as error:
         log.warning("%s: %s", STALE_REQUESTS_UNKNOWN, error)
-    if accepted:
-        manifest.content["accepted_requests"] = accepted
     manifest.write()
 
 

@@ -38,7 +38,7 @@ from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Sched
 from harness.schedules.timers import Timers, find_timers
 from harness.spark.background import find_archive
 from harness.systems import System, find_system
-from harness.targets import KAFKA, SIMULATED, Target, exact_name, find_target
+from harness.targets import SIMULATED, Target, exact_name, find_target
 from nemesis import SCRIPTS, find_script
 from nemesis.script import Script
 from workloads.applications import find_application
@@ -76,11 +76,6 @@ class RunPlan:
     def is_served(self) -> bool:
         """Return whether the run is judged by what clients are served, without a fault."""
         return self.scenarios[0].kind is Kind.SERVED
-
-    @property
-    def sends_stale_requests(self) -> bool:
-        """Return whether brokers are sent stale requests at the end, which needs brokers without a fault."""
-        return self.nemesis.name == NO_FAULT and self.target.system == KAFKA and not self.is_served
 
     @property
     def partitions(self) -> dict[str, list[TopicPartition]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from harness.host import commands, network
-from harness.host.network import NamespaceNetwork
 from harness.host.node_runs import CHAINS
 
 TABLES, CONTROL = "iptables", "tc"
@@ -119,12 +118,11 @@ def why_not_slow() -> str | None:
 def _why_refused(
     command: str, package: str, attempt: Callable[[NamespaceFaults], None], introduction: str = ""
 ) -> str | None:
-    def on_network(probe: NamespaceNetwork) -> None:
-        attempt(NamespaceFaults(probe.brokers, probe.prefix, probe.address, Reach((), ())))
-
     if reason := network.why_impossible():
         return reason
     if commands.find(command) is None:
         return f"the `{command}` command is missing: apt-get install {package}"
-    refusal = network.why_refused(on_network, brokers=(1, 2))
+    refusal = network.why_refused(
+        lambda probe: attempt(NamespaceFaults((1, 2), probe.prefix, probe.address, Reach((), ()))), brokers=(1, 2)
+    )
     return refusal and introduction + refusal

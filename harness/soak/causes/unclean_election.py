@@ -1,29 +1,23 @@
 """Replicas that differ in a partition whose leader had lost records, and was elected uncleanly."""
 
-from harness.soak.causes.cause import ANOMALIES, Cause, Explained, RoundEvidence, Symptom, Symptoms
-from harness.soak.causes.lost_unsynced import Loss
-from harness.soak.judge.truth import Truth
+from harness.soak.causes.cause import ANOMALIES, Cause, Explained, RoundEvidence, Symptoms
 
 
 def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
-    """Return the symptoms about keys of these partitions."""
+    """Return the symptoms about keys of these partitions.
+
+    Outside of transactions, only of keys that may have been written to an offset where records were lost, or after it.
+    """
+    reached, unknown = evidence.truth.reached, evidence.truth.unknown_keys
     return {
         symptom: loss
         for loss in evidence.losses
-        if loss.led_uncleanly
         for symptom in symptoms
-        if symptom.key is not None
-        and symptom.partition == loss.partition
-        and _may_explain(loss, symptom, evidence.truth)
+        if loss.led_uncleanly and symptom.partition == loss.partition and symptom.key is not None
+        if (wrong := symptom.wrong) is None
+        or (wrong.transaction or wrong.due or (loss.partition, symptom.key) in unknown)
+        or reached.get((loss.partition, symptom.key), loss.first_offset) >= loss.first_offset
     }
-
-
-def _may_explain(loss: Loss, symptom: Symptom, truth: Truth) -> bool:
-    """Return whether the key, or the end of a transaction with it, may have been written to a lost offset or later."""
-    key, wrong = (symptom.partition, symptom.key or ""), symptom.wrong
-    if wrong is None or wrong.transaction or wrong.due or key in truth.unknown_keys:
-        return True
-    return truth.reached.get(key, loss.first_offset) >= loss.first_offset
 
 
 CAUSE = Cause(

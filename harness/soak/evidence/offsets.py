@@ -19,8 +19,8 @@ from typing import Final
 
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Poller
-from harness.judge.finding import name_of, place_named
-from harness.kafka_api import TopicPartition
+from harness.judge.finding import name_of
+from harness.kafka_api import TopicPartition, partition_named
 from harness.kafka_api.fetch import ReplicaEnds, ReplicaReader
 from harness.run_folder.history import read_lines
 from harness.soak.evidence.replica_log import Replica
@@ -63,7 +63,7 @@ def open_again(path: Path) -> Mapping[Replica, set[int]]:
     passed: dict[Replica, int] = {}
     for line in read_lines(path) if path.exists() else ():
         for name, (log_end, high_watermark, stable) in line["replicas"].items():
-            replica = line["broker"], place_named(name)
+            replica = line["broker"], partition_named(name)
             passed[replica] = max(stable, min(passed.get(replica, 0), log_end))
             if stable < min(passed[replica], high_watermark):
                 offsets[replica].add(stable)

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 from harness.broker_files.segments.batches import Batch, Record, iter_records, marker
 from harness.broker_files.segments.folder import batches_in, live_segments
 from harness.broker_files.side_files.producer_state import iter_txnindex
-from harness.judge.finding import place_named
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import TopicPartition, partition_named
 from harness.run_folder.history import HEADER_OP
 from harness.run_folder.store import AFTER_REJOIN, BROKERS, STATE, RunFolder
 from harness.soak.evidence.client_log import ABORTED, COMMITTED
@@ -70,7 +69,7 @@ def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str
     for path in sorted((folder.path / BROKERS).glob(f"*/{AFTER_REJOIN}/*/")):
         broker = int(path.parts[-3])
         served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
-        yield (broker, place_named(path.name)), path, json.loads(served.read_text()) if served.exists() else {}
+        yield (broker, partition_named(path.name)), path, json.loads(served.read_text()) if served.exists() else {}
 
 
 def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:

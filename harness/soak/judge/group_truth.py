@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.judge.consequences import STUCK_GROUP
-from harness.judge.finding import place_named
 from harness.judge.group_offsets import GroupKey, GroupView
+from harness.kafka_api import partition_named
 from harness.run_folder.history import FAIL, INVOKE, OK, RECREATE
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import GROUPS, Symptom
@@ -102,7 +102,7 @@ def group_log_of(events: Sequence[Mapping[str, Any]]) -> GroupLog:
             if in_transaction := f == SEND_OFFSET:
                 ended = ends.get(transaction_of(event), inf)
                 outcome = outcomes.get(transaction_of(event), UNKNOWN)
-            changes[event["group"], place_named(event["input"])].append(
+            changes[event["group"], partition_named(event["input"])].append(
                 OffsetChange(event["committed"], float(at), answered, ended, outcome, in_transaction)
             )
         elif f in {DELETE_GROUP, RECREATE}:
