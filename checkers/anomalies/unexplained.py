@@ -51,12 +51,11 @@ def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
         .withColumnRenamed("broker", "held_by")
         .withColumnRenamed("removed_by", "broker")
     )
-    # The other replica may also have applied a later marker, of a transaction v1 of the same id started again.
-    names = f.array(f.lit(UNEXPLAINED_DIVERGENCE), f.lit(str(Anomaly.ABORTED_TO_COMMITTED)))
+    other = Anomaly.ABORTED_TO_COMMITTED
     return findings(
         colocated(lost),
         UNEXPLAINED_DIVERGENCE,
-        candidates=f.when(f.col("transactional"), names).otherwise(f.array().cast("array<string>")),
+        candidates=f.expr(f"if(transactional, array('{UNEXPLAINED_DIVERGENCE}', '{other}'), array())"),
         effect=VISIBLE,
         proven=~f.col("transactional"),
         explanation=sentence(

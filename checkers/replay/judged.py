@@ -165,8 +165,7 @@ def undeleted_values(
 
     ``own_marker``: whether the deciding marker is probably the transaction's own, as its producer epoch is the next
     one. From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch
-    of the data, and so has the marker of the producer's next transaction (KIP-890); but a producer that starts again
-    gets the next epoch, and its later markers have that epoch too.
+    of the data, as has the marker of the next transaction (KIP-890), unless the producer starts again in between.
     """
     records = colocated(believed.join(written.select(*PARTITION, "offset", "truth"), ["offset", *PARTITION]))
     facts = ("offset", "tombstone", "transactional", "producer_id", "producer_epoch", "decided_by", "decided_in_epoch")

@@ -133,9 +133,8 @@ def remove_rules(connection: NodeConnection, run_id: str) -> None:
 
 def raise_if_no_firewall(connection: NodeConnection) -> None:
     """Create and remove a chain. Raises `UsageError` with the node's message, and for a node without IPv4."""
-    host = connection.node.host
-    with raised_as(UsageError, f"iptables drops IPv4 packets only, and {host} has no IPv4 address", OSError):
-        socket.getaddrinfo(host, None, socket.AF_INET)
+    with raised_as(UsageError, f"{connection.node} has no IPv4 address, and iptables drops IPv4 packets only", OSError):
+        socket.getaddrinfo(connection.node.host, None, socket.AF_INET)
     with raised_as(UsageError, "this run needs a firewall on each node, as root or by sudo", HarnessError):
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
 

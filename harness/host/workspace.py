@@ -58,10 +58,6 @@ class Workspace:
         """Keep processes and data for the user, who removes them with ``harness clean RUN_ID``."""
         self._is_kept = True
 
-    def let_resume(self, *, resumable: bool) -> None:
-        """Set whether the data are kept if the run is interrupted."""
-        leftovers.change_owner(self.path, resumable=resumable)
-
     def __enter__(self) -> Self:
         return self
 
@@ -72,6 +68,8 @@ class Workspace:
         if keep:
             leftovers.change_owner(self.path, kept=True)
         else:
+            if (owner := leftovers.read_owner(self.path)) and owner.resumable:
+                log.warning("this run can be continued with `harness run --resume %s`", owner.run_dir)
             try:
                 leftovers.release(self.path)
             except (HarnessError, OSError) as failure:

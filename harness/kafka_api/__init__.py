@@ -8,13 +8,6 @@ from typing import Final
 
 TopicPartition = tuple[str, int]
 
-
-def partition_named(name: str) -> TopicPartition:
-    """Return the partition whose folders have this name. Raises ValueError for another name."""
-    topic, _, partition = name.rpartition("-")
-    return topic, int(partition)
-
-
 # Names of errors in answers, without an import of kafka-python, which is slow.
 NO_SUCH_TOPIC: Final = "UnknownTopicOrPartitionError"
 NO_TOPIC_ACCESS: Final = "TopicAuthorizationFailedError"
@@ -26,3 +19,9 @@ OUT_OF_RANGE: Final = "OffsetOutOfRangeError"
 """The answer below the log start offset, and beyond the log end."""
 UNSTABLE_OFFSET: Final = "UnstableOffsetCommitError"
 """A transaction with an offset of this partition is open, and stable offsets were asked for."""
+
+
+def partition_named(name: str) -> TopicPartition:
+    """Return the partition whose folders have this name. Raises ValueError for another name."""
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)

@@ -55,13 +55,7 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
         if content.get("security") and options.command_config is None:
             raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
         prepared = prepare_run(plan_run(options), progress)
-
-        def begun() -> Manifest:
-            manifest = Manifest(folder, content)
-            manifest.go_on()
-            return manifest
-
-        return conduct(prepared, folder, begun, clock, progress, is_resumed=True)
+        return conduct(prepared, folder, Manifest(folder, content).go_on, clock, progress, is_resumed=True)
 
 
 def options_of(content: Mapping[str, Any]) -> RunOptions:

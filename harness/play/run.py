@@ -93,8 +93,6 @@ def conduct(
     with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=is_resumed))
-        if not options.keep:
-            owned.callback(_log_how_to_resume, workspace)
         manifest = begin()
         spec = ClusterSpec(
             run_id=folder.run_id,
@@ -130,14 +128,14 @@ def conduct(
             if not plan.timers.is_resumable:
                 prepare()
             elif equipment.ready.is_resumable and plan.nemesis.resume is not None:
-                workspace.let_resume(resumable=True)
+                leftovers.change_owner(workspace.path, resumable=True)
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
         player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection, is_resumed)
         _carry_out(player, manifest, stages)
         manifest.content["departures"] = list(player.departures)
         if manifest.content["status"] == COMPLETE:
-            workspace.let_resume(resumable=False)
+            leftovers.change_owner(workspace.path, resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
             _send_stale_requests(plan, cluster, manifest)
             _follow_up(run, player.cluster, client, manifest, stages.begin)
@@ -210,12 +208,6 @@ def _point_latest_here(folder: RunFolder) -> None:
         draft.replace(draft.with_name(LATEST))
     except OSError as error:
         log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
-
-
-def _log_how_to_resume(workspace: Workspace) -> None:
-    owner = leftovers.read_owner(workspace.path)
-    if owner is not None and owner.resumable:
-        log.warning("this run can be continued with `harness run --resume %s`", owner.run_dir)
 
 
 def _timings_s(stages: Stages) -> dict[str, float]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches
 from harness.errors import UsageError
@@ -56,13 +56,14 @@ class Manifest:
             log.warning("the manifest does not list the evidence: %s", error)
         self.write()
 
-    def go_on(self) -> None:
-        """Record that this process continues an interrupted run."""
+    def go_on(self) -> Self:
+        """Record that this process continues an interrupted run; return the manifest."""
         owner = leftovers.owner_of_this_process(self.folder.run_id, self.folder.path)
         self.content.update(status=RUNNING, failure=None, owner=owner)
         self.content.pop(inventory.FIELD, None)
         self.content.setdefault("resumed_at", []).append(datetime.now(UTC).isoformat(timespec="seconds"))
         self.write()
+        return self
 
     def time(self, timings_s: Mapping[str, float]) -> None:
         """Record the timings again, with those after the end of the run."""

@@ -157,7 +157,7 @@ def test_a_node_that_cannot_be_reached_is_no_reason_to_leave_brokers_on_the_othe
     assert kills == [1, 1]
 
 
-@pytest.mark.parametrize(("host", "message"), [("::1", "::1 has no IPv4 address"), ("127.0.0.1", None)])
+@pytest.mark.parametrize(("host", "message"), [("::1", "::1:22 has no IPv4 address"), ("127.0.0.1", None)])
 def test_a_fault_of_links_needs_ipv4(host: str, message: str | None) -> None:
     connection = Mock(node=replace(NODE, host=host))
     with pytest.raises(UsageError, match=message) if message else nullcontext():

@@ -4,10 +4,7 @@ from harness.soak.causes.cause import ANOMALIES, Cause, Explained, RoundEvidence
 
 
 def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
-    """Return the symptoms about keys of these partitions.
-
-    Outside of transactions, only of keys that may have been written to an offset where records were lost, or after it.
-    """
+    """Return the symptoms about keys of these partitions: of plain keys, if records may be as late as the lost ones."""
     reached, unknown = evidence.truth.reached, evidence.truth.unknown_keys
     return {
         symptom: loss

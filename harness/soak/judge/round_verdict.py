@@ -40,6 +40,7 @@ from harness.soak.evidence.client_log import UNKNOWN as UNKNOWN_OUTCOME
 from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
+from harness.soak.judge.truth import FILLER
 
 if TYPE_CHECKING:
     from harness.soak.judge.gate_evidence import GateEvidence
@@ -95,6 +96,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
         else:
             unexplained.append(_unexplained(CLIENTS, symptom.broker, symptom.partition, symptom.explanation))
     tallied = tally(evidence.truth, results.audited)
+    has_records = any(write.client != FILLER for write in evidence.truth.at.values())
     unexplained += [
         _unexplained(AUDIT, finding.broker, finding.place, f"the audit {fault}: {json_text(to_json(finding))}")
         for fault, entries in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
@@ -109,7 +111,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
             if not any(explains(symptom, doubt) for symptom in results.reopened)
         ),
         *([] if gates is None or gates.problem is None else [gates.problem]),
-        *([] if evidence.truth.has_records or groups.views else [NOTHING_WRITTEN]),
+        *([] if has_records or groups.views else [NOTHING_WRITTEN]),
     ]
     verdict, reason = decide(
         [str(finding) for finding in findings if finding.anomaly not in {*expected, *NO_ANOMALIES}],

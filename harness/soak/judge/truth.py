@@ -91,11 +91,6 @@ class Truth:
         return None if write is None or write.transaction is None else self.transactions[write.transaction].outcome
 
     @property
-    def has_records(self) -> bool:
-        """Whether a client other than the filler is known to have written a record."""
-        return any(write.client != FILLER for write in self.at.values())
-
-    @property
     def diverged(self) -> set[TopicPartition]:
         """Partitions of which a replica is wrong."""
         return {tp for (_, tp), wrongs in self.wrongs.items() if wrongs}
