@@ -147,7 +147,7 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
             state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
             stored = {name: getattr(state, name) for name in STORED}
             schedule = read_round(path / SCHEDULE) if (path / SCHEDULE).exists() else None
-            given = {"rounds": state.most_rounds, "schedule": schedule, "shape": Shape(**state.shape)}
+            given: dict[str, Any] = {"rounds": state.most_rounds, "schedule": schedule, "shape": Shape(**state.shape)}
             options = SoakOptions(**stored, results=path, spark=spark, **given)
         setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
         return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)

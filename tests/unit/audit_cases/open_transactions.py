@@ -5,7 +5,7 @@ from checker_cases.transactions import END, T1, T2
 from copied import Copy, copy
 from literal import commit, emptied, emptied_marker, put
 
-from audit_cases.case import HANGING, anomaly, both, clean, unknown
+from audit_cases.case import HANGING, anomaly, both, clean, undecided, unknown
 from checkers.finding import VISIBLE
 
 HELD_BY_ONE = copy(2, put(0, "K", T1), put(2, "K"), END)
@@ -51,12 +51,12 @@ def ended_by(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
 
 
 HANGING_CASES = [
-    anomaly("open everywhere, and its coordinator is done",
+    anomaly("open everywhere, and its coordinator is done: hanging, unless another replica was not copied",
         *ended_by(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
         *(
-            Finding(
-                HANGING, broker, 0, None, 5, VISIBLE, says="its coordinator has finished it (CompleteCommit)",
-                witness={"transactional_id": "t", "coordinator_says": "CompleteCommit"},
+            undecided(
+                STUCK, broker, 0, None, 5, VISIBLE, says="its coordinator has finished it (CompleteCommit)",
+                witness={"transactional_id": "t", "coordinator_says": "CompleteCommit"}, candidates=(STUCK, HANGING),
             )
             for broker in (1, 2)
         ),
