@@ -75,7 +75,8 @@ def make_log(bed: Bed) -> None:
 
 def cleaned_to(bed: Bed) -> int | None:
     """Return the offset up to which the log was cleaned, by the cleaner's checkpoint."""
-    return read_log_checkpoint(bed.partition_folder(BROKER, TP).parent, "cleaner-offset", TP)
+    folder = bed.partition_folder(BROKER, TP)
+    return read_log_checkpoint(folder.parent, "cleaner-offset", folder.name)
 
 
 @click.command()

@@ -16,7 +16,6 @@ from harness.broker_files.segments.batches import CorruptLogError, iter_batches,
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 from harness.broker_files.side_files.producer_state import read_producer_snapshot
-from harness.kafka_api import partition_named
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     """
     segments = live_segments(folder).segments
     start, high_watermark, cleaned = (
-        parse.read_log_checkpoint(folder.parent, name, partition_named(folder.name))
+        parse.read_log_checkpoint(folder.parent, name, folder.name)
         for name in ("log-start-offset", "replication-offset", "cleaner-offset")
     )
     return {

@@ -166,7 +166,7 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[dict[str, Any]]:
 
     def checkpoint(name: str) -> int:
         is_there = folder.has(checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(checkpoints, name, partition_named(fetched.name)) if is_there else None) or 0
+        return (read_log_checkpoint(checkpoints, name, fetched.name) if is_there else None) or 0
 
     if served := folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))
@@ -183,10 +183,10 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[dict[str, Any]]:
     }
 
 
-def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
-    """Return a partition's offset in a log directory's checkpoint, or None."""
+def read_log_checkpoint(folder: Path, name: str, log: str) -> int | None:
+    """Return the offset of a partition, whose folder is ``log``, in a log directory's checkpoint, or None."""
     path = folder / f"{name}-checkpoint"
-    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
+    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition_named(log)) if path.exists() else None
 
 
 def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:

@@ -89,6 +89,7 @@ class Verdict:
     scenarios: tuple[ScenarioVerdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     guarantees: tuple[GuaranteeResult, ...] | None = None
+    aftermath: tuple[Mapping[str, Any], ...] | None = None
     doubts: tuple[Doubt, ...] = ()
     checker_errors: Mapping[str, str]
     partial: tuple[PartialEvidence, ...] | None = None
