@@ -9,7 +9,6 @@ import re
 import shutil
 import socket
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ import psutil
 from harness import DISTRIBUTION
 from harness.errors import HarnessError
 from harness.host import java
+from harness.host.leftovers import work_root
 from harness.runtimes import local
 from harness.schedules.catalog import PLUGINS as ANOMALY_PLUGINS
 from harness.targets import PLUGINS as TARGET_PLUGINS
@@ -114,9 +114,12 @@ def _normalized(name: str) -> str:
 
 
 def _disk() -> Check:
-    folder = tempfile.gettempdir()
-    free_bytes = shutil.disk_usage(folder).free
     remedy = f"make room for {_gib(MIN_DISK_BYTES)}, or set TMPDIR to a folder with enough space"
+    try:
+        folder = work_root().parent
+    except HarnessError as error:
+        return Check("free disk", ok=False, found=str(error), remedy=remedy)
+    free_bytes = shutil.disk_usage(folder).free
     return Check("free disk", free_bytes >= MIN_DISK_BYTES, f"{_gib(free_bytes)} in {folder}", remedy)
 
 

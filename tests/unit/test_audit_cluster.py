@@ -33,6 +33,7 @@ class Brokers:
     policies: dict[str, str] = field(default_factory=dict)
     """Cleanup policies of topics that are not ``compact``."""
     metadata_version: int = 12
+    cluster_id: str = "id"
 
     def describe(self, *patterns: str, bootstrap: Sequence[Address] = BOOTSTRAP) -> AuditedCluster:
         return describe(ClusterClient(lambda: bootstrap, dial=self._dial), patterns)
@@ -55,7 +56,7 @@ class Brokers:
         brokers = [{"node_id": n, "host": f"b{n}", "port": 9092} for n in (2, 1)]
         topics = [self._topic(name) for name in names]
         version = min(self.metadata_version, 10)
-        return message(MetadataResponse, version, cluster_id="id", brokers=brokers, topics=topics)
+        return message(MetadataResponse, version, cluster_id=self.cluster_id, brokers=brokers, topics=topics)
 
     def _configs(self, name: str) -> dict[str, Any]:
         configs = [{"name": "cleanup.policy", "value": self.policies.get(name, "compact")}]
@@ -153,3 +154,5 @@ def test_topic_ids_are_known_if_the_brokers_have_them(metadata_version: int, ids
 def test_a_cluster_without_a_transaction_log_never_had_a_transaction() -> None:
     for code, may_have in ((0, True), (NOT_ALLOWED, True), (UNKNOWN, False)):
         assert Brokers({"__transaction_state": code}).describe("orders").may_have_transactions is may_have
+    redpanda = Brokers({"__transaction_state": UNKNOWN}, cluster_id="redpanda.2d33")
+    assert redpanda.describe("orders").may_have_transactions

@@ -137,6 +137,8 @@ def test_little_disk_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=3 * 1024**3))
     disk, memory = check("free disk"), check("available memory")
     assert (disk.ok, disk.found[:11], memory.ok, memory.found) == (False, "1.0 GiB in ", False, "3.0 GiB")
+    monkeypatch.setenv("TMPDIR", "/missing")
+    assert check("free disk").found.startswith("TMPDIR is /missing, where no file can be created")
 
 
 def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,9 @@ PATIENT: Final = RetryPolicy(answer_s=30.0, repeat_s=30.0)
 GLOB: Final = frozenset("*?[")
 Settings: TypeAlias = dict[str, dict[str, str]]
 
+REDPANDA: Final = "redpanda."
+"""The first letters of a Redpanda cluster's id, unless its owner chose another (redpanda-data/redpanda#4457)."""
+
 
 @dataclass(frozen=True)
 class AuditedCluster:
@@ -35,7 +38,7 @@ class AuditedCluster:
     ``own_settings``: those that the topic itself has. ``notes``: what could not be read, each in a sentence.
     ``selection``: which topics these are, where that is not what the user named.
     ``may_have_transactions``: false without the topic ``__transaction_state``: a cluster's first transaction creates
-    that topic.
+    that topic. Redpanda does not show the topic of its transactions to clients.
     """
 
     client: ClusterClient
@@ -119,7 +122,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool)
         own_settings,
         tuple(notes),
         selection=tuple(selection),
-        may_have_transactions=transaction_log.error != NO_SUCH_TOPIC,
+        may_have_transactions=transaction_log.error != NO_SUCH_TOPIC or state.cluster_id.startswith(REDPANDA),
     )
 
 
