@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -66,6 +66,8 @@ NO_ROWS: Mapping[str, Rows] = dict.fromkeys((*CHECKERS, KEY_STATES, VALUES, "lef
 WORTH_REDUCING_BYTES = 4 << 20
 """Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
 NOT_LOOKED_UP = "not-looked-up"
+PARTIAL: Final = frozenset({NOT_LOOKED_UP, "changing", "limited"})
+"""Reasons why a partition's differences were not all judged."""
 CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
@@ -112,13 +114,9 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
     left_out = [dict(zip(names, (*place, keys), strict=True)) for place, keys in reduced.left_out.items()]
     rows: Mapping[str, Rows] = {}
     if reduced.evidence is not None:
-        first: dict[str, Checker] = {name: partial(_first_findings, name) for name in FINDERS}
+        first = {name: partial(lambda check, judged: first_rows(check(judged)), CHECKERS[name]) for name in FINDERS}
         rows = _computed(judge(reduced.evidence, reduced.replicas), first)
     return {**NO_ROWS, **rows, **reduced.tables, "left_out": left_out}
-
-
-def _first_findings(name: str, judged: Judged) -> DataFrame:
-    return first_rows(CHECKERS[name](judged))
 
 
 def _computed(judged: Judged, checkers: Mapping[str, Checker]) -> dict[str, Rows]:
@@ -187,8 +185,9 @@ def assemble(
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    not_compared = {place for place, whys in (unknown or {}).items() if any(why.cause == NOT_LOOKED_UP for why in whys)}
-    findings, unlisted = _listed(findings, disagreements, left_out.keys() | not_compared)
+    partly = {place for place, whys in (unknown or {}).items() if any(why.cause in PARTIAL for why in whys)}
+    not_compared = brokers.keys() if rows["raised"] else partly | left_out.keys()
+    findings, unlisted = _listed(findings, disagreements, not_compared)
     for explain in (with_coordinator, with_impact, with_cause):
         findings = [explain(finding, evidence) for finding in findings]
     findings = with_advice(findings, brokers, shell or shell_of(copies))

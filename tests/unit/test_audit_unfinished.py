@@ -10,13 +10,17 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.progress import FakeProgress
 
 from checkers.finding import LISTED
+from harness.audit import judge_copies
+from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.audit.judge_copies import NO_ROWS, _listed, _undecided_if_unread
 from harness.audit.live import compare
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
+from harness.broker_files.copies.copies import Copies
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import Finding, finding_about
+from harness.judge.verdict import UnknownReason
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import TopicState
@@ -77,6 +81,19 @@ def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> Non
     assert same.target["topic_ids"] == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
     assert (other.verdict, other.findings) == ("unknown", ())
     assert all(scenario.reason.startswith("its topic was deleted and created again") for scenario in other.scenarios)
+
+
+@pytest.mark.parametrize(("cause", "right"), [
+    ("behind", (1, 3)), ("limited", ()), ("changing", ()), ("not-looked-up", ()), (None, ()),
+])  # fmt: skip
+def test_no_replica_is_right_where_differences_were_not_judged(cause: str | None, right: tuple[int, ...]) -> None:
+    raised = [{"name": "doubts", "reason": "why"}] if cause is None else []
+    rows = {**NO_ROWS, "raised": raised, "stuck_lso": [STUCK]}
+    unknown = {TP: [UnknownReason(cause, "why")]} if cause else {}
+    evidence = MetadataEvidence({}, replicas={TP: (1, 2, 3)})
+    with patch.object(judge_copies, "attribute", return_value=[accused(2, (1, 3))]):
+        verdict = judge_copies.assemble(Copies("audit-1", ()), rows, timings_s={}, evidence=evidence, unknown=unknown)
+    assert [finding.right for finding in verdict.findings] == [right]
 
 
 def accused(broker: int, right: tuple[int, ...], *, is_decided: bool = True) -> Finding:

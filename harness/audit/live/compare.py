@@ -295,15 +295,12 @@ def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[Unknow
     for (broker, tp), why in sorted(read.failures.items()):
         reason = UnknownReason("not-read", f"the replica of broker {broker} was not read: {why}")
         reasons.setdefault(tp, {})[reason] = None
+    limited = UnknownReason("limited", "only the records between --since and --until were read")
     why = f"its high watermark stayed behind for {PATIENCE_S:.0f} s"
     for (broker, tp), reading in read.readings.items():
         if is_limited or not reading.is_complete:
             behind = UnknownReason("behind", f"the replica of broker {broker} was not read to its end: {why}")
-            reasons.setdefault(tp, {})[
-                UnknownReason("limited", "only the records between --since and --until were read")
-                if is_limited
-                else behind
-            ] = None
+            reasons.setdefault(tp, {})[limited if is_limited else behind] = None
     return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
