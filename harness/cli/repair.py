@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REPAIR, DECISION, PACE = map(common.Group, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
-RESUME = "run the same command again to continue; until then compaction stays paused (`harness guard status`)"
+RESUME = "run the same command again to continue; until then compaction may stay paused (`harness guard status`)"
 
 
 def parse_partition(text: str) -> TopicPartition:

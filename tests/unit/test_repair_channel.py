@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
@@ -157,11 +157,12 @@ class FakeSettings(LiveRepairCluster):
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
         if kind == BROKER and name in self.down:
             raise NotRegisteredError("no broker") if name in self.removed else ConnectionRefusedError("refused")
-        return {setting: self.values.get((kind, name), {}).get(setting) for setting in names}
+        return {s: self.values.get((kind, name), {}).get(s) for s in names if name not in self.deleted}
 
     def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
         self.explicit(kind, name, values)
@@ -182,6 +183,26 @@ def test_a_throttle_names_the_copies_and_is_put_back(cluster: FakeCluster) -> No
     for _ in range(2):
         again.lift()
         assert settings.values == found
+
+
+def test_the_throttle_of_an_earlier_repair_that_another_did_not_replace_is_put_back(cluster: FakeCluster) -> None:
+    settings = FakeSettings()
+    throttle = ChannelThrottle(journal_of(cluster), settings, RATE)
+    throttle.limit([ENTRY])
+    throttle.rate_bytes_s = 2 * RATE
+    with patch.object(settings, "alter", side_effect=[ConnectionRefusedError] * 3 + [None]):
+        throttle.limit([ENTRY])
+    throttle.lift()
+    assert settings.values == {}
+
+
+def test_a_deleted_topic_has_no_throttle(cluster: FakeCluster) -> None:
+    settings = FakeSettings(deleted={"t-1"})
+    throttle = ChannelThrottle(journal_of(cluster), settings, RATE)
+    throttle.limit([ENTRY])
+    assert (TOPIC, "t-1") not in settings.values
+    throttle.lift()
+    assert settings.values == {}
 
 
 def test_without_a_rate_nothing_is_changed(cluster: FakeCluster) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import kafka.errors
@@ -17,7 +18,8 @@ from test_repair_plan import CAUTION, finding, plan_of, verdict
 from harness.audit.explain.advice import Caution
 from harness.audit.live.prefilter import prefilter
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.errors import HarnessError, UsageError
+from harness.errors import EXIT_FAILED, HarnessError, UsageError
+from harness.kafka_api import NO_SUCH_TOPIC
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
@@ -28,7 +30,7 @@ from harness.protect.repair.channel import BROKER, TOPIC, RepairJournal
 from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers, LiveRepairCluster
 from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, Task, check_cluster, check_saved, prepare
 from harness.protect.repair.run import RepairRequest, abort_all, look
-from harness.protect.repair.steps import RECREATED, ObservedPartition, PartitionRepair
+from harness.protect.repair.steps import RECREATED, ObservedPartition, PartitionRepair, Stop, next_step
 from harness.spark.options import SparkOptions
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
@@ -51,7 +53,7 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
 
 
 @pytest.mark.parametrize(("brokers", "condition"), [
-    (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
+    (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same, and to have t-0"),
     (RepairedBrokers(silent={3}), "an answer of broker 3"),
     (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
 ])  # fmt: skip
@@ -77,6 +79,8 @@ def test_explicit_settings_are_those_that_a_topic_or_a_broker_has_itself() -> No
     assert [port for port, _ in brokers.asked] == [9, 3, 2], "a broker's settings are asked of the broker itself"
     changes = [(config.name, config.value) for config in brokers.asked[-1][1].resources[0].configs]
     assert changes == [("a", "5"), ("b", None)]
+    brokers.setting_error = 3
+    assert cluster.explicit(TOPIC, "t", ["a"]) == {}, "a topic that was deleted has no settings"
     brokers.setting_error = 29
     with pytest.raises(HarnessError, match="settings of topic t: no"):
         cluster.alter(TOPIC, "t", {"a": "1"})
@@ -112,7 +116,7 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     complete = TransactionDescription(1, "tx", "CompleteCommit", 7, 1, 0, frozenset())
     brokers = {number: FakeBroker({TP: [replica]}, words=[complete] if number == 2 else []) for number in (2, 1)}
     cluster = audited(brokers)
-    monkeypatch.setattr(run, "describe", lambda *_: cluster)
+    monkeypatch.setattr(run, "describe", lambda *_, **__: cluster)
     clock = BoundedClock(now=1.0)
     flink = Abort(TP, 7, 3, Caution("restart the job", may_be_committed=True))
     assert [aborted.why for aborted in abort_all([flink], BOOTSTRAP, clock)] == ["restart the job"]
@@ -123,12 +127,19 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     (marker,) = request.markers
     assert (marker.producer_id, marker.coordinator_epoch, marker.transaction_result) == (7, 4, False)
     assert brokers[1].named("WriteTxnMarkers") == [], "a transaction that has ended is left alone"
+    monkeypatch.setattr(run, "describe", lambda *_, **__: audited(brokers, absent=(3,)))
+    open_only = ["it is open, and brokers do not show now that it hangs"]
+    assert [aborted.why for aborted in abort_all([still], BOOTSTRAP, clock)] == open_only
     leaderless = replace(cluster.state, brokers={1: Address("127.0.0.1", 9001)})
     prefiltered = prefilter(cluster)
     monkeypatch.setattr(run, "prefilter", lambda _: prefiltered)
-    monkeypatch.setattr(run, "describe", lambda *_: replace(cluster, state=leaderless))
+    monkeypatch.setattr(run, "describe", lambda *_, **__: replace(cluster, state=leaderless))
     (aborted,) = abort_all([still], BOOTSTRAP, clock)
     assert aborted.why == "t-0 has no leader"
+    for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
+        suspicions = tuple(replace(suspicion, **other) for suspicion in prefiltered.suspicions)
+        monkeypatch.setattr(run, "prefilter", lambda _, given=suspicions: replace(prefiltered, suspicions=given))
+        assert [aborted.why for aborted in abort_all([still], BOOTSTRAP, clock)] == open_only
     assert abort_all([], BOOTSTRAP, clock) == []
 
 
@@ -191,7 +202,7 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
     (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
     (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
     (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
-    (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "t-0 to be in the metadata"),
+    (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "and to have t-0"),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_the_reason(cluster_answers: ClusterAnswers, why: str) -> None:
     result = prepared(cluster_answers)
@@ -237,6 +248,48 @@ def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stop
     why = "which is wrong by this plan; it cannot be replaced: first assign its replicas to brokers 1, 2, 3 again"
     with pytest.raises(UsageError, match=why):
         prepared(removed, begun=begun)
+
+
+OLD, NEW = "audit-2026-11-24T10-20-30Z-ab12", "audit-2026-11-25T10-20-30Z-ab12"
+
+
+@pytest.mark.parametrize(("stored", "right", "audit", "why"), [
+    ({"audit": NEW, "is_done": True}, 1, OLD, "it is repaired by audit audit-2026-11-25"),
+    ({"audit": NEW, "right": (2,), "wrong": (1, 3)}, 1, OLD, "cannot be replaced: it is repaired by audit audit-2026"),
+    ({"audit": OLD, "right": (2,), "wrong": (1, 3), "rebuilt": (1,)}, 3, OLD, "brokers 1, 3 may already have a copy"),
+    ({"audit": OLD, "right": (2,), "wrong": (3, 1)}, 1, OLD, None),
+    ({"audit": OLD, "right": (2,), "wrong": (1, 3), "rebuilt": (1,)}, 1, NEW, None),
+])  # fmt: skip
+def test_evidence_that_is_older_than_a_repair_of_the_partition_does_not_count(
+    stored: dict[str, Any], right: int, audit: str, why: str | None
+) -> None:
+    plan = plan_of_tasks(replace(TASK, right=(right,)))
+    try:
+        result = prepare(plan, answers(), audit, begun={TP: replace(AUDITED_ENTRY, **stored)})
+        texts = [refused.why for refused in result.refused]
+    except UsageError as error:
+        texts = [str(error)]
+    assert [why is not None and why in text for text in texts] == [True] * (why is not None)
+
+
+def test_a_topic_that_was_deleted_ends_its_repair() -> None:
+    deleted = ClusterState("c1", {}, {"t": TopicState("t", {}, error=NO_SUCH_TOPIC)})
+    observed = ClusterAnswers(frozenset({1}), {1: replace(answer(), state=deleted)}).partition(AUDITED_ENTRY)
+    assert not isinstance(observed, str)
+    assert next_step(AUDITED_ENTRY, observed) == Stop(RECREATED, is_final=True)
+    unanswered = ClusterAnswers(frozenset({1, 2}), {1: replace(answer(), state=deleted)})
+    assert isinstance(unanswered.partition(AUDITED_ENTRY), str)
+
+
+def test_the_audit_at_the_end_leaves_deleted_topics_out_and_its_failure_is_no_usage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failure = Mock(side_effect=UsageError("no Java"))
+    monkeypatch.setattr(run, "audit_live", failure)
+    monkeypatch.setattr(run, "describe", lambda *_, may_miss: audited({1: FakeBroker({})}) if may_miss else None)
+    with pytest.raises(HarnessError, match="the repair has ended, and the audit after it failed: no Java") as raised:
+        run.audit_again(BOOTSTRAP, ["deleted", "t"], FakeProgress(), SparkOptions())
+    assert (raised.value.exit_code, failure.call_args.args[0].topics) == (EXIT_FAILED, ["t"])
 
 
 def test_the_audit_has_to_be_of_this_cluster() -> None:

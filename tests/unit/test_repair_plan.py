@@ -4,7 +4,6 @@ import io
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -22,7 +21,7 @@ from harness.json_codec import to_json
 from harness.protect.repair import plan as module
 from harness.protect.repair import run
 from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, Undecided, read_audit
-from harness.protect.repair.run import Aborted, RepairResult, is_confirmed
+from harness.protect.repair.run import Aborted, RepairResult
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json, show_plan
 from harness.protect.repair.steps import PartitionRepair
@@ -66,7 +65,7 @@ DISPUTED = undecided(([1, 3], "a delete"), ([2], "the value"))
 @pytest.mark.parametrize(("of_findings", "right", "expected"), [
     ([finding(right=[1, 3]), finding(offset=9, right=[1])], {}, ((2,), (1, 3))),
     ([finding(2, right=[1, 3]), finding(3, right=[1])], {}, ((2, 3), (1,))),
-    ([DISPUTED], {ORDERS: 1}, ((2,), (1, 3))),
+    ([DISPUTED], {ORDERS: 1}, ((2,), (1,))),
     ([DISPUTED, undecided(([1], "x"), ([2, 3], "y"), offset=7)], {ORDERS: 1}, ((2, 3), (1,))),
     ([finding(right=[])], {ORDERS: 3}, ((2,), (3,))),
 ], ids=["decided", "right in one, wrong in another", "a person decides", "twice", "only what is wrong"])  # fmt: skip
@@ -303,16 +302,7 @@ def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads(invoked(*arguments, "--format", "json").stdout)["exit_code"] == EXIT_CLEAN
 
 
-def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
-    abort = Abort(ORDERS, 7, 3, CAUTION)
-
-    def suspicion(**more: Any) -> Any:
-        content = {"anomaly": "hanging-transaction", "topic": "orders", "partition": 0, "offset": 3}
-        return SimpleNamespace(**{**content, "transaction": SimpleNamespace(producer_id=7), **more})
-
-    assert is_confirmed(abort, suspicion())
-    for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
-        assert not is_confirmed(abort, suspicion(**other))
-    not_aborted = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
+def test_a_transaction_that_is_not_aborted_is_left() -> None:
+    not_aborted = RepairResult(looked(), (), (Aborted(Abort(ORDERS, 7, 3, CAUTION), "no leader"),), None, 1.0)
     plan = plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7)))
     assert exit_code(plan, not_aborted) == EXIT_ANOMALY

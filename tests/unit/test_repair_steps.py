@@ -52,7 +52,7 @@ def test_the_next_step(entry: PartitionRepair, observed: steps.ObservedPartition
     [
         (ENTRY, replace(SEEN, leader=-1), Wait, "a leader"),
         (ENTRY, replace(SEEN, adding=frozenset({4})), Wait, "another reassignment, which has broker 4"),
-        (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), Wait, "another reassignment, which has broker 4"),
+        (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), Stop, "somebody assigned a replica to broker 4"),
         (ENTRY, replace(SEEN, leader=2, isr=frozenset({2})), Wait, "a right replica that is in the ISR"),
         (ENTRY, replace(SEEN, leader=2, online=frozenset({2}), isr=frozenset({1, 2})), Wait, "a right replica"),
         (ENTRY, replace(SEEN, isr=frozenset({1, 2})), Wait, "2 replicas besides broker 2 to be in sync"),

@@ -144,8 +144,8 @@ def by_open_transactions(
     transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once its
     markers are below the leader's high watermark.
     """
-    open_before = {(broker, tp, _identity(transaction)) for broker, tp, transaction in _all_open(before)}
-    for broker, tp, transaction in _all_open(statuses):
+    open_before = {(broker, tp, _identity(transaction)) for broker, tp, transaction in all_open(before)}
+    for broker, tp, transaction in all_open(statuses):
         replicas = statuses.by_partition[tp]
         past = {other: status.high_watermark for other, status in replicas.items() if _is_past(status, transaction)}
         described = coordinator_answers.by_producer.get(transaction.producer_id)
@@ -225,7 +225,8 @@ def _why_ended(
     return None if partition in described.partitions else f"{coordinator} has a transaction without that partition"
 
 
-def _all_open(statuses: ReplicaStatuses) -> list[tuple[int, TopicPartition, OpenTransaction]]:
+def all_open(statuses: ReplicaStatuses) -> list[tuple[int, TopicPartition, OpenTransaction]]:
+    """Return the open transactions of every replica, with its broker and partition."""
     return [(broker, tp, opened) for (broker, tp), status in statuses.replicas.items() for opened in status.open or ()]
 
 

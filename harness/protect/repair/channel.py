@@ -196,14 +196,18 @@ class ChannelThrottle:
         if self.rate_bytes_s is None:
             return
         stored, passed = self._stored(), {BROKER: (OSError, HarnessError)}
+        limited: dict[Resource, dict[str, str]] = {}
         for (kind, name), values in throttle_settings(entries, self.rate_bytes_s).items():
             with suppress(*passed.get(kind, ())):
-                note = stored.get((kind, name)) or {"found": self.cluster.explicit(kind, name, values)}
-                stored[kind, name] = {**note, "set": values}
+                if found := self.cluster.explicit(kind, name, values):
+                    note = {"found": found, "set": [], **stored.get((kind, name), {})}
+                    # The values of an earlier repair may still be in force.
+                    stored[kind, name] = {**note, "set": [values, *note["set"]]}
+                    limited[kind, name] = values
         self._store(stored)
-        for (kind, name), note in stored.items():
+        for (kind, name), values in limited.items():
             with suppress(*passed.get(kind, ())):
-                self.cluster.alter(kind, name, note["set"])
+                self.cluster.alter(kind, name, values)
 
     def lift(self) -> None:
         """Restore values that nobody changed since. Raises `HarnessError` for a broker that does not answer.
@@ -214,8 +218,8 @@ class ChannelThrottle:
         failures: dict[Resource, OSError | HarnessError] = {}
         for (kind, name), note in stored.items():
             try:
-                current = self.cluster.explicit(kind, name, note["set"])
-                ours = {setting: note["found"][setting] for setting, v in note["set"].items() if current[setting] == v}
+                found, current = note["found"], self.cluster.explicit(kind, name, note["found"])
+                ours = {s: value for s, value in found.items() if current.get(s) in {v[s] for v in note["set"]}}
                 if ours:
                     self.cluster.alter(kind, name, ours)
             except (OSError, HarnessError) as error:

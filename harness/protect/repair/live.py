@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import HarnessError, UsageError, raised_as
 from harness.judge.finding import brokers_text, name_of
-from harness.kafka_api import TopicPartition
+from harness.kafka_api import NO_SUCH_TOPIC, TopicPartition
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ClusterClient, Connection, Dial, RetryPolicy, SocketStream
@@ -47,16 +47,20 @@ class ClusterAnswers:
     ongoing: Mapping[TopicPartition, topic_requests.Reassignment] = field(default_factory=dict)
 
     def partition(self, entry: PartitionRepair) -> ObservedPartition | str:
-        """Return a partition as all brokers report it; a sentence where they differ or a broker does not answer."""
+        """Return a partition as all brokers report it; a sentence where they differ or a broker does not answer.
+
+        A topic that no broker has has no id.
+        """
         topic, number = entry.partition
         topics = [answer.state.topics.get(topic) for answer in self.brokers.values()]
         states = {None if described is None else described.partitions.get(number) for described in topics}
         ids = {None if described is None or described.error else uuid_text(described.topic_id) for described in topics}
         state = next(iter(states), None)
-        if len(states) != 1 or len(ids) != 1:
-            return "the brokers' metadata to be the same"
-        if state is None:
-            return f"{name_of(entry.partition)} to be in the metadata"
+        errors = {described and described.error for described in topics}
+        if errors == {NO_SUCH_TOPIC} and self.brokers.keys() >= self.online:
+            return ObservedPartition("", -1, -1, (), frozenset(), 0, self.online, is_held=False)
+        if state is None or len(states) != 1 or len(ids) != 1:
+            return f"the brokers' metadata to be the same, and to have {name_of(entry.partition)}"
         if silent := sorted((frozenset(state.replicas) & self.online) - self.brokers.keys()):
             return f"an answer of {brokers_text(silent)}"
         folders = {b: answer.folders for b, answer in self.brokers.items() if not isinstance(answer.folders, str)}
@@ -124,8 +128,10 @@ class LiveRepairCluster:
         self._client.ask_any(topic_requests.elect_preferred([partition]))
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
-        """Return the explicit values of a topic or a broker; None for an inherited value. Raises as `alter`."""
+        """Return explicit values; None for an inherited value; nothing for a deleted topic. Raises as `alter`."""
         answer = self._ask(kind, name, topic_requests.describe_configs(KINDS[kind], [name], names))[name]
+        if answer == NO_SUCH_TOPIC:
+            return {}
         if isinstance(answer, str):
             raise HarnessError(f"settings of {kind} {name}: {answer}")
         return {setting: answer[setting].explicit if setting in answer else None for setting in names}

@@ -148,7 +148,6 @@ def _task(place: TopicPartition, findings: Sequence[Finding]) -> Task | None:
 def _task_by_person(place: TopicPartition, findings: Sequence[Finding], broker: int) -> Task:
     option = f"--right {name_of(place)}={broker}"
     wrong: set[int] = set()
-    agreeing: set[int] | None = None
     if not findings:
         raise UsageError(f"{option}: its replicas do not disagree; a transaction hangs")
     for finding in findings:
@@ -160,16 +159,15 @@ def _task_by_person(place: TopicPartition, findings: Sequence[Finding], broker: 
             wrong.add(finding.broker)
         elif same is not None:
             wrong |= set().union(*groups) - same
-            agreeing = same if agreeing is None else agreeing & same
         elif finding.broker != broker and not groups:
             wrong.add(finding.broker)
         else:
             raise UsageError(f"{option}: the audit did not compare this replica at offset {finding.offset}")
     if broker in wrong:
         raise UsageError(f"{option}: other findings of the partition contradict it")
-    right = {broker} | ((agreeing or set()) - wrong)
     why = [f"a person decided that broker {broker} is right", *(finding.explanation for finding in findings)]
-    return _sorted_task(place, wrong, right, why, findings)
+    # Other replicas may differ from this one where findings are not listed.
+    return _sorted_task(place, wrong, {broker}, why, findings)
 
 
 def _sorted_task(
@@ -251,15 +249,16 @@ def prepare(
     ``audit``: the run id of the audit. ``begun``: partitions in the journal: a repair under way continues whatever the
     cluster looks like, and no partition is repaired twice by an audit. ``spare``: the spare broker; None: any.
 
-    The plan replaces a repair under way that copies from a replica which is wrong by this plan. Raises `UsageError` for
-    a repair that cannot be replaced.
+    The plan replaces a repair under way that copies from a replica which is wrong by this plan, unless the evidence of
+    the plan is older than that repair. Raises `UsageError` for a repair that cannot be replaced.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
     for task in plan.tasks:
         stored = begun.get(task.partition)
-        if stored is None or (stored.audit != audit if stored.is_done else stored.contradicts(task.wrong)):
-            entry = _entry(task, answers, audit, spare, plan.topic_ids.get(task.partition[0]))
+        if stored is None or stored.contradicts(task.wrong) or (stored.is_done and stored.audit != audit):
+            outdated = None if stored is None else _why_outdated(stored, task, audit)
+            entry = outdated or _entry(task, answers, audit, spare, plan.topic_ids.get(task.partition[0]))
             if stored is not None and not stored.is_done and isinstance(entry, PartitionRepair):
                 is_whole = {*entry.replicas} == {*stored.replicas}
                 whole = replace(entry, replicas=stored.replicas, leader=stored.leader)
@@ -282,6 +281,16 @@ def prepare(
                 f" {brokers_text(stored.right)}, which is wrong by this plan; it cannot be replaced: {why}"
             )
     return PreparedRepair(possible, tuple(refused), tuple(notes), resumed)
+
+
+def _why_outdated(stored: PartitionRepair, task: Task, audit: str) -> str | None:
+    """Return why the evidence for a task is older than a repair of its partition; None where it is not."""
+    if stored.is_newer_than(audit):
+        return f"it is repaired by audit {stored.audit}, which is later than this audit: audit again"
+    overwritten = {*stored.copying[: len(stored.rebuilt) + 1]}
+    if stored.audit == audit and (stored.is_done or not overwritten.isdisjoint(task.right)):
+        return f"{brokers_text(overwritten)} may already have a copy of {brokers_text(stored.right)}: audit again"
+    return None
 
 
 def _entry(

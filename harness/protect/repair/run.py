@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.compare import audit_live
-from harness.audit.live.prefilter import Suspicion, prefilter
+from harness.audit.live.prefilter import all_open, prefilter
 from harness.audit.live.request import AuditRequest
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError, raised_as
 from harness.host.clock import Clock, RealClock
+from harness.host.java import find_java
 from harness.judge.finding import name_of
 from harness.judge.progress import Progress
 from harness.judge.verdict import ScenarioVerdict, Verdict
@@ -80,7 +81,11 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
 
 
 def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> RepairResult:
-    """Repair, and audit again. Raises `UsageError` where another repair is under way, `HarnessError`, OSError."""
+    """Repair, and audit again.
+
+    Raises `UsageError` before anything is changed, as where another repair is under way; `HarnessError`, OSError.
+    """
+    find_java()  # for the audit at the end
     clock, plan = RealClock(), request.plan
     progress.stage("ask the cluster")
     cluster = LiveRepairCluster(request.bootstrap)
@@ -91,6 +96,8 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
         journal.claim()
         try:
             prepared = look(request, cluster, channel)
+            for note in prepared.notes:
+                progress.stage(f"note: {note}")
             if plan.aborts:
                 progress.stage(f"abort {len(plan.aborts)} transactions that hang")
             aborted = abort_all(plan.aborts, request.bootstrap, clock)
@@ -115,38 +122,41 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
             journal.leave()
     repaired = [outcome.partition for outcome in outcomes]
     topics = sorted({topic for topic, _ in (*plan.partitions, *repaired)})
-    after = audit_live(AuditRequest(request.bootstrap, topics), progress, spark) if topics else None
+    after = audit_again(request.bootstrap, topics, progress, spark)
     return RepairResult(prepared, tuple(outcomes), tuple(aborted), after, took_s)
 
 
-def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
-    """Return whether a suspicion confirms that the transaction still hangs."""
-    transaction = suspicion.transaction
-    return (
-        suspicion.anomaly == HANGING_TRANSACTION
-        and (suspicion.topic, suspicion.partition) == abort.partition
-        and suspicion.offset == abort.offset
-        and transaction is not None
-        and transaction.producer_id == abort.producer_id
-    )
+def audit_again(
+    bootstrap: Sequence[Address], topics: Sequence[str], progress: Progress, spark: SparkOptions
+) -> Verdict | None:
+    """Audit the topics that still exist; return None where there is none. Raises `HarnessError`."""
+    with raised_as(HarnessError, "the repair has ended, and the audit after it failed", UsageError):
+        existing = describe(client_of(bootstrap), topics, may_miss=True).state.topics if topics else ()
+        return audit_live(AuditRequest(bootstrap, sorted(existing)), progress, spark) if existing else None
 
 
 def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
     """Abort the transactions that still hang, except those that may have to be committed. Raises `UsageError`."""
     if not aborts:
         return []
-    cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))
-    suspicions = prefilter(cluster).suspicions
-    aborted = []
+    topics = sorted({abort.partition[0] for abort in aborts})
+    cluster = describe(client_of(bootstrap, clock), topics, may_miss=True)
+    prefiltered, aborted = prefilter(cluster), []
+    still_open = {(tp, opened.producer_id, opened.first_offset) for _, tp, opened in all_open(prefiltered.statuses)}
+    hanging = {
+        ((suspicion.topic, suspicion.partition), suspicion.transaction.producer_id, suspicion.offset): suspicion
+        for suspicion in prefiltered.suspicions
+        if suspicion.anomaly == HANGING_TRANSACTION and suspicion.transaction is not None
+    }
     for abort in aborts:
         if abort.caution.may_be_committed:
             aborted.append(Aborted(abort, abort.caution.text))
             continue
-        suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
+        suspicion = hanging.get(place := (abort.partition, abort.producer_id, abort.offset))
         state, why = cluster.state.partitions.get(abort.partition), f"{name_of(abort.partition)} has no leader"
         leader = -1 if state is None else state.leader
         if suspicion is None or suspicion.transaction is None:
-            why = ""
+            why = "it is open, and brokers do not show now that it hangs" if place in still_open else ""
         elif leader in cluster.state.brokers:
             try:
                 cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)

@@ -21,13 +21,14 @@ from enum import Enum, StrEnum
 from typing import Final, TypeAlias
 
 from harness.kafka_api import TopicPartition
+from harness.run_folder.store import begin_of
 from harness.schedules.placement import led_by
 
 LEAST_IN_SYNC: Final = 2
 """Replicas in sync while a replica is rebuilt: a single replica has the only copy of an acknowledged record."""
 MOST_COPIES: Final = 12
 """Of one partition: a cluster whose leaders change this often is not fit for a repair."""
-RECREATED: Final = "the topic was deleted and created again: the audit did not read the new topic"
+RECREATED: Final = "the topic was deleted, or deleted and created again: the audit did not read the new topic"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class PartitionRepair:
     def contradicts(self, wrong: Collection[int]) -> bool:
         """Return whether these replicas, which are wrong, may lead in this repair."""
         return not frozenset(self.right).isdisjoint(wrong)
+
+    def is_newer_than(self, audit: str) -> bool:
+        """Return whether the audit of this repair began after that audit, as far as their run ids have times."""
+        begin, other = begin_of(self.audit), begin_of(audit)
+        return begin is not None and other is not None and begin > other
 
     @property
     def trusted(self) -> frozenset[int]:
@@ -221,6 +227,10 @@ def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop |
     if observed.leader < 0:
         return Wait("a leader")
     if foreign := (observed.adding | observed.removing | frozenset(observed.replicas)) - entry.brokers:
+        if not observed.adding | observed.removing:
+            before = ", ".join(map(str, entry.replicas))
+            why = f"somebody assigned a replica to broker {min(foreign)}; before the repair, {before} had the replicas"
+            return Stop(f"{why}: assign brokers, and audit again", is_final=True)
         return Wait(f"the end of another reassignment, which has broker {min(foreign)}")
     if entry.copy is not None and observed.leader_epoch < entry.copy.leader_epoch:
         return Wait("metadata that are as new as the progress of the repair")

@@ -59,7 +59,7 @@ class RepairedBrokers:
             {"name": name, "value": values.get(name, "1"), "config_source": 5 if number == 0 else source}
             for number, name in enumerate(resource.configuration_keys)
         ]
-        results = [{"resource_name": resource.resource_name, "error_code": 0, "configs": configs}]
+        results = [{"resource_name": resource.resource_name, "error_code": self.setting_error, "configs": configs}]
         return message(admin.DescribeConfigsResponse, 4, results=results)
 
     def _altered(self, _port: int, request: Any) -> Any:
