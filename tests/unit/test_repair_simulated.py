@@ -154,6 +154,19 @@ def test_no_partition_is_repaired_twice_by_one_audit() -> None:
     later = [replace(entry, audit="later") for entry in entries[:1]]
     assert [replicated.why for replicated in repair(cluster, later, journal=journal)] == [None]
     assert list(journal.entries()) == [entries[0].partition]
+    journal.store(newer := replace(entries[1], audit="2026-11-25T10-20-30Z", is_done=True))
+    repair(cluster, [replace(later[0], audit="2026-11-24T10-20-30Z")], journal=journal)
+    assert journal.entries()[newer.partition] == newer, "an older audit does not forget it"
+
+
+def test_a_topic_stays_paused_until_its_last_partition_is_done() -> None:
+    cluster = SHAPES[0].cluster(1, partitions=3, faults=False)
+    entries = [entry for entry in SHAPES[0].entries(cluster) if entry.partition[0] == "t0"]
+    assert len(entries) == 2
+    with patch.object(cluster, "release", wraps=cluster.release) as release:
+        repairing(cluster, empty_journal(), SimulatedTime(cluster)).run(entries[:1])
+        repairing(cluster, empty_journal(), SimulatedTime(cluster), at_once=1).run(entries)
+    assert release.call_count == 2, "once for each run"
 
 
 def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() -> None:
@@ -216,10 +229,11 @@ def test_no_step_is_taken_on_an_old_observation() -> None:
 def test_a_repair_that_was_taken_over_ends() -> None:
     cluster = SHAPES[0].cluster(1)
     check = Mock(side_effect=TakenOverError("taken over"))
-    repairs = repairing(cluster, empty_journal(), SimulatedTime(cluster), check_owner=check)
+    journal = empty_journal()
+    repairs = repairing(cluster, journal, SimulatedTime(cluster), check_owner=check)
     with pytest.raises(TakenOverError):
         repairs.run(SHAPES[0].entries(cluster))
-    assert cluster.held() == frozenset()
+    assert (cluster.held(), cluster.limited, journal.entries()) == (frozenset(), False, {})
 
 
 def repair_by_channel(

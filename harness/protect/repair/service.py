@@ -88,9 +88,11 @@ class Repairs:
         an error of the cluster, a step is taken again until ``patience_s`` have passed without a change. Raises
         `HarnessError` and OSError for the journal and settings.
         """
+        self.check_owner()
         stored, audits = self.journal.entries(), {entry.audit for entry in entries}
         for partition, entry in stored.items():
-            if entries and entry.is_done and entry.audit not in audits:
+            is_needed = entry.audit in audits or any(map(entry.is_newer_than, audits))
+            if entries and entry.is_done and not is_needed:
                 self.journal.remove(partition)
         planned = {entry.partition: entry.wrong for entry in entries}
         unfinished = [entry for entry in stored.values() if not entry.is_done]
@@ -111,7 +113,7 @@ class Repairs:
             outcomes += ended
             if any(outcome.why is None for outcome in ended):
                 with suppress(HarnessError, OSError):  # it is tried again at the end
-                    self._release()
+                    self._release(waiting)
             partitions = {outcome.partition for outcome in ended}
             active = [repair for repair in active if repair.entry.partition not in partitions]
             if active and not ended:
@@ -191,9 +193,10 @@ class Repairs:
                 repair.waits_for = "the preferred leader to lead"
                 self.cluster.elect_preferred(partition)
 
-    def _release(self) -> None:
-        """Release the topics of which every partition in the journal is done."""
-        unfinished = {entry.partition[0] for entry in self.journal.entries().values() if not entry.is_done}
+    def _release(self, waiting: Sequence[PartitionRepair] = ()) -> None:
+        """Release the topics of which no partition is waiting, and every partition in the journal is done."""
+        stored = (entry for entry in self.journal.entries().values() if not entry.is_done)
+        unfinished = {entry.partition[0] for entry in (*stored, *waiting)}
         if free := self.holds.held() - unfinished:
             self.holds.release(sorted(free))
 
