@@ -271,8 +271,8 @@ def test_a_result_has_before_and_after_and_the_figures() -> None:
 
 def test_the_age_of_an_audit_is_said() -> None:
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    assert age_text(now - timedelta(hours=25, minutes=3), now) == "the audit began 25 h 3 min ago"
-    assert age_text(now, now) == "the audit began 0 min ago"
+    assert age_text(now - timedelta(hours=25, minutes=3), now) == "the audit began 25.1 h ago"
+    assert age_text(now, now) == "the audit began 0 s ago"
     assert age_text(None) == "the audit does not have the time of its begin"
 
 

@@ -254,6 +254,7 @@ def prepare(
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
+    notes: list[str] = []
     for task in plan.tasks:
         stored = begun.get(task.partition)
         if stored is None or stored.contradicts(task.wrong) or (stored.is_done and stored.audit != audit):
@@ -267,8 +268,10 @@ def prepare(
                 entries.append(entry)
             else:
                 refused.append(Undecided(task.partition, entry))
+        elif stored.is_done:
+            notes.append(f"the repair of {name_of(task.partition)} by this audit has ended before")
     full, unknown = _full_disks(entries, answers, at_once)
-    notes = [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
+    notes += [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
     reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
     refused += [Undecided(entry.partition, why) for entry, why in reasons.items() if why is not None]
     possible = tuple(entry for entry, why in reasons.items() if why is None)

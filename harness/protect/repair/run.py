@@ -144,22 +144,22 @@ def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Cloc
     prefiltered, aborted = prefilter(cluster), []
     still_open = {(tp, opened.producer_id, opened.first_offset) for _, tp, opened in all_open(prefiltered.statuses)}
     hanging = {
-        ((suspicion.topic, suspicion.partition), suspicion.transaction.producer_id, suspicion.offset): suspicion
-        for suspicion in prefiltered.suspicions
-        if suspicion.anomaly == HANGING_TRANSACTION and suspicion.transaction is not None
+        ((suspect.topic, suspect.partition), suspect.transaction.producer_id, suspect.offset): suspect.transaction
+        for suspect in prefiltered.suspicions
+        if suspect.anomaly == HANGING_TRANSACTION and suspect.transaction is not None
     }
     for abort in aborts:
         if abort.caution.may_be_committed:
             aborted.append(Aborted(abort, abort.caution.text))
             continue
-        suspicion = hanging.get(place := (abort.partition, abort.producer_id, abort.offset))
+        transaction = hanging.get(place := (abort.partition, abort.producer_id, abort.offset))
         state, why = cluster.state.partitions.get(abort.partition), f"{name_of(abort.partition)} has no leader"
         leader = -1 if state is None else state.leader
-        if suspicion is None or suspicion.transaction is None:
+        if transaction is None:
             why = "it is open, and brokers do not show now that it hangs" if place in still_open else ""
         elif leader in cluster.state.brokers:
             try:
-                cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
+                cluster.client.ask(leader, abort_transaction(abort.partition, transaction), ONCE)
                 why = ""
             except (HarnessError, OSError) as error:
                 why = str(error)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from harness.audit.explain.advice import Shell
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.host.clock import duration_text
 from harness.json_codec import to_json
 from harness.judge.finding import brokers_text, name_of
 from harness.judge.verdict import CLEAN, Verdict
@@ -16,7 +17,6 @@ from harness.protect.repair.steps import PartitionRepair
 from harness.terminal import Table, Terminal
 
 MINUTE_S: Final = 60
-HOUR_S: Final = 3600
 AGREE, DIFFER, UNDECIDED = "agree", "differ", "undecided"
 STATE: Final = {"clean": AGREE, "anomaly": DIFFER, "unknown": "unknown"}
 """The state of a partition by its verdict."""
@@ -26,9 +26,8 @@ def age_text(audited_at: datetime | None, now: datetime | None = None) -> str:
     """Return a sentence on the age of an audit."""
     if audited_at is None:
         return "the audit does not have the time of its begin"
-    age_s = max(int(((now or datetime.now(UTC)) - audited_at).total_seconds()), 0)
-    hours, minutes = age_s // HOUR_S, age_s % HOUR_S // MINUTE_S
-    return f"the audit began {f'{hours} h ' if hours else ''}{minutes} min ago"
+    age_s = max(((now or datetime.now(UTC)) - audited_at).total_seconds(), 0)
+    return f"the audit began {duration_text(age_s)} ago"
 
 
 def plan_json(plan: RepairPlan, prepared: PreparedRepair) -> dict[str, Any]:
