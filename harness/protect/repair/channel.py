@@ -224,10 +224,8 @@ class ChannelThrottle:
                     self.cluster.alter(kind, name, ours)
             except (OSError, HarnessError) as error:
                 failures[kind, name] = error
-        if failures:
+        if stored:
             self._store({resource: stored[resource] for resource in failures})
-        elif stored:
-            self.journal.write(THROTTLE, None)
         silent = {at: why for at, why in failures.items() if not isinstance(why, NotRegisteredError)}
         if silent:
             raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in silent.items()))
@@ -237,4 +235,4 @@ class ChannelThrottle:
 
     def _store(self, stored: Mapping[Resource, Mapping[str, Any]]) -> None:
         notes = [{**note, "kind": kind, "name": name} for (kind, name), note in stored.items()]
-        self.journal.write(THROTTLE, notes)
+        self.journal.write(THROTTLE, notes or None)

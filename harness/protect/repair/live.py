@@ -47,16 +47,14 @@ class ClusterAnswers:
     ongoing: Mapping[TopicPartition, topic_requests.Reassignment] = field(default_factory=dict)
 
     def partition(self, entry: PartitionRepair) -> ObservedPartition | str:
-        """Return a partition as all brokers report it; a sentence where they differ or a broker does not answer.
-
-        A topic that no broker has has no id.
-        """
+        """Return a partition as all brokers report it; a sentence where they differ or a broker does not answer."""
         topic, number = entry.partition
         topics = [answer.state.topics.get(topic) for answer in self.brokers.values()]
         states = {None if described is None else described.partitions.get(number) for described in topics}
         ids = {None if described is None or described.error else uuid_text(described.topic_id) for described in topics}
         state = next(iter(states), None)
         errors = {described and described.error for described in topics}
+        # A deleted topic has no id.
         if errors == {NO_SUCH_TOPIC} and self.brokers.keys() >= self.online:
             return ObservedPartition("", -1, -1, (), frozenset(), 0, self.online, is_held=False)
         if state is None or len(states) != 1 or len(ids) != 1:

@@ -81,15 +81,12 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
 
 
 def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> RepairResult:
-    """Repair, and audit again.
-
-    Raises `UsageError` before anything is changed, as where another repair is under way; `HarnessError`, OSError.
-    """
-    find_java()  # for the audit at the end
+    """Repair, and audit again. Raises `UsageError` before anything is repaired, `HarnessError`, OSError."""
     clock, plan = RealClock(), request.plan
     progress.stage("ask the cluster")
     cluster = LiveRepairCluster(request.bootstrap)
     check_cluster(plan, cluster.connect())
+    find_java()  # for the audit at the end
     with closing(KafkaChannel(request.bootstrap, clock, writer=f"{REPAIR} {secrets.token_hex(4)}")) as channel:
         channel.ensure()
         journal = RepairJournal(channel)
