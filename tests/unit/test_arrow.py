@@ -90,15 +90,12 @@ def test_header_names_that_are_not_utf_8_keep_their_bytes() -> None:
     assert row == {"headers": [{"name": "\\xffb", "value": b"1"}, {"name": "é", "value": None}]}
 
 
-def test_only_records_are_unpacked() -> None:
+def test_only_records_are_unpacked_and_what_is_before_a_bad_place_is_given() -> None:
     data = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v")], codec="zstd")
     broken = data[:61] + bytes(len(data) - 61)
     assert len(rows(broken, "batches", verify_crc=False)) == 1
     with pytest.raises(CorruptLogError, match="at byte 0: zstd does not unpack"):
         rows(broken, "records", ["offset"], verify_crc=False)
-
-
-def test_what_is_before_the_bad_place_is_given() -> None:
     good = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v")])
     bad = good[:20] + b"?" + good[21:]
     got: list[pa.RecordBatch] = []

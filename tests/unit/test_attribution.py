@@ -226,25 +226,22 @@ THREE_STATES = (serves(1, 7, disputed=55), serves(2, 55, disputed=55))
 """Seen in a soak of 4.4.0: broker 3 serves nothing, for the key was deleted at 96, and its tombstone is gone."""
 
 
-def test_a_value_that_was_overwritten_is_wrong_and_who_serves_the_later_one_is_not_right_by_that() -> None:
+def test_an_overwritten_value_is_wrong_and_who_serves_the_later_one_is_right_if_nobody_serves_another() -> None:
     (result,) = attributed([*LOST_VALUE], *THREE_STATES)
     assert accused([result]) == [(UNEXPLAINED, 1, [])]
     assert result["right"] == []
     assert not rebuilds(result)
+    (result,) = attributed([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
+    assert result["right"] == [2, 3]
+    rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
+    (result,) = attributed(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
+    assert (result["broker"], result["right"]) == (1, []), "a value after the delete"
 
 
 @pytest.mark.parametrize("complete", [2, 3])
 def test_of_different_later_states_a_complete_replica_has_the_right_one(complete: int) -> None:
     (result,) = attributed([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
     assert (result["broker"], result["right"]) == (1, [complete])
-
-
-def test_who_serves_the_later_value_is_right_where_nobody_serves_another_one() -> None:
-    (result,) = attributed([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
-    assert result["right"] == [2, 3]
-    rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
-    (result,) = attributed(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
-    assert (result["broker"], result["right"]) == (1, []), "a value after the delete"
 
 
 def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:

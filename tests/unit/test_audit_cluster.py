@@ -83,15 +83,12 @@ def test_patterns_match_internal_topics_only_where_they_name_them(patterns: tupl
     assert list(Brokers().describe(*patterns).state.topics) == topics
 
 
-def test_without_a_pattern_every_compacted_topic_is_read_and_said() -> None:
+def test_without_a_pattern_every_compacted_topic_and_kafkas_own_are_read_and_that_is_said() -> None:
     cluster = Brokers({"settings of users": NOT_ALLOWED}, {"orders-eu": "delete"}).describe()
     assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state", "orders"]
     topics = "__consumer_offsets, __transaction_state, orders; 1 more topic is not compacted"
     assert cluster.selection == (f"every compacted topic is audited, by the topics' settings: {topics}",)
     assert cluster.notes[1:] == ("left out, as it is not known whether they are compacted: users",)
-
-
-def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings() -> None:
     cluster = Brokers({f"settings of {topic}": NOT_ALLOWED for topic in TOPICS}).describe()
     assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state"]
     with pytest.raises(UsageError, match=r"no topic is compacted among .* name topics by --topic$"):

@@ -27,15 +27,6 @@ AGREE = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), delet
 DIFFER = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), END, epochs=EPOCHS))
 
 
-def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "audit", "disk", *arguments], stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, cwd=cwd, timeout=COMMAND_S, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr + done.stdout, done.stderr
-    return done
-
-
 @pytest.mark.parametrize("text", ["", "1", "=d", "1=", "-1=d", "²=d", "1 =d", "one=a"])
 def test_brokers_that_are_no_brokers(text: str) -> None:
     with pytest.raises(UsageError, match=r"give it as ID=DIR, such as 1=/backup/broker-1$"):
@@ -132,7 +123,12 @@ def test_what_cannot_be_reported_of_one_partition_of_two(command: Command, tmp_p
 
 def test_a_whole_audit_in_a_process_of_its_own(tmp_path: Path) -> None:
     write_copies(tmp_path, *DIFFER)
-    done = audit(tmp_path, "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", "json")
+    words = ["audit", "disk", "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *words], stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, cwd=tmp_path, timeout=COMMAND_S, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
     assert done.returncode == EXIT_ANOMALY, done.stderr
     assert [printed["anomaly"] for printed in json.loads(done.stdout)["findings"]] == ["tombstone-divergence"]
     assert "start Spark" in done.stderr

@@ -37,7 +37,9 @@ def write_ids(log_dir: Path, *lines: str) -> Path:
     return path
 
 
-def test_one_folder_for_two_brokers(two: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_folder_for_two_brokers_or_inside_of_another(
+    two: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder,) = two[1]
     link = tmp_path / "link"
     link.symlink_to(folder)
@@ -47,20 +49,14 @@ def test_one_folder_for_two_brokers(two: Folders, tmp_path: Path, monkeypatch: p
         assert refusal({1: [folder], 2: [path]}) == (
             f"one folder was given for brokers 1 and 2: {folder} and {path} are the same; give each broker's own copy"
         )
-    # Without any id in it, too.
-    (folder / META_PROPERTIES).unlink()
-    assert "one folder was given for brokers 1 and 2" in refusal({1: [folder], 2: [link]})
-
-
-def test_a_folder_inside_the_folder_of_another_broker(two: Folders, tmp_path: Path) -> None:
-    (folder,) = two[1]
-    link = tmp_path / "link"
-    link.symlink_to(folder)
     for brokers in ({1: [folder], 2: [link / "t-0"]}, {2: [link / "t-0"], 1: [folder]}):
         text = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
         assert refusal(brokers).startswith(text)
     (tmp_path / "2").rename(folder / "2")
     assert "lies inside" in refusal({1: [folder], 2: [folder / "2"]})
+    # Without any id in it, too.
+    (folder / META_PROPERTIES).unlink()
+    assert "one folder was given for brokers 1 and 2" in refusal({1: [folder], 2: [link]})
 
 
 def test_a_replica_that_is_a_link_to_that_of_another_broker(two: Folders) -> None:

@@ -62,11 +62,14 @@ def test_what_agrees_and_a_difference_that_is_still_there_are_read_once() -> Non
     assert script.asked == [BOTH]
 
 
-def test_a_difference_that_stands_for_itself_and_goes_away_is_forgotten() -> None:
+def test_a_difference_that_goes_away_or_that_a_broker_cannot_show_again_is_not_reported() -> None:
     script = Script(reading(stuck_lso=[row(A, 1), row(B, 2)], unsure=[row(A, 1, shown_by=LIST)]), gone=[1])
     result = script.result()
     assert (result.rows["stuck_lso"], result.rows["unsure"], result.unknown) == ([row(B, 2)], [], {})
     assert script.asked == [BOTH]
+    script = Script(reading(stuck_lso=[row(A, 1)]), reading(), unanswered=[1])
+    assert script.result().rows["stuck_lso"] == []
+    assert script.asked == [BOTH, {A}]
 
 
 @pytest.mark.parametrize("table", ["aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"])
@@ -89,12 +92,6 @@ def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readi
     result = script.result()
     assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", settle.CHANGING),)})
     assert script.readings == []
-
-
-def test_a_difference_that_a_broker_cannot_show_again_is_not_reported() -> None:
-    script = Script(reading(stuck_lso=[row(A, 1)]), reading(), unanswered=[1])
-    assert script.result().rows["stuck_lso"] == []
-    assert script.asked == [BOTH, {A}]
 
 
 def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are() -> None:
@@ -158,7 +155,7 @@ def test_what_cannot_be_asked_is_unanswered() -> None:
         assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, settle.UNANSWERED, None)}
 
 
-def test_many_partitions_are_looked_up_in_one_request_and_other_offsets_in_further_ones() -> None:
+def test_many_partitions_are_looked_up_in_one_request_and_what_it_has_no_room_for_in_further_ones() -> None:
     places = [("t", number) for number in range(3)]
     held = Held(10, 10, batches=(batch(3), batch(7)))
     broker = FakeBroker({place: [held] for place in places})
@@ -167,10 +164,6 @@ def test_many_partitions_are_looked_up_in_one_request_and_other_offsets_in_furth
     gone = DisputedItem(1, places[1], 5, RECORD, None)
     assert still_there(audited({1: broker}), there | other) == (there | other) - {gone}
     assert len(broker.named("Fetch")) == 3
-
-
-def test_partitions_that_an_answer_had_no_room_for_are_asked_for_again() -> None:
-    places = [("t", number) for number in range(3)]
     broker = FakeBroker({place: [Held(10, 10, batches=(batch(3),))] for place in places}, answer_bytes=1)
     evidence = {DisputedItem(1, place, 3, RECORD, None) for place in places}
     assert still_there(audited({1: broker}), evidence) == evidence

@@ -223,16 +223,13 @@ def test_a_replica_that_cannot_be_read_is_named(tmp_path: Path, failure: dict[st
     assert stored(tmp_path, 2) == {}
 
 
-def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
+def test_brokers_that_were_not_seen_are_failures_and_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     cluster = audited({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
     result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path))
     assert result.failures == {(3, TP): "it is not registered with the cluster"}
-
-
-def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     cluster = audited({number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
-    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), [(2, TP)])
-    assert (list(result.readings), stored(tmp_path)) == ([(2, TP)], {})
+    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path / "again"), [(2, TP)])
+    assert (list(result.readings), stored(tmp_path / "again")) == ([(2, TP)], {})
 
 
 @pytest.mark.parametrize("sizes", [{TP: TOTAL_BYTES}, {}], ids=["by sizes", "by offsets"])
@@ -243,13 +240,10 @@ def test_progress_is_reported(tmp_path: Path, sizes: dict[tuple[str, int], int])
     assert messages == [(0.5, TOTAL_BYTES // 2), (1.0, TOTAL_BYTES)]
 
 
-def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_disk_that_is_too_small_or_fills_up_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpoolDiskError, match="reading takes"):
         read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, sizes={TP: 1 << 60})})
     assert stored(tmp_path) == {}
-
-
-def test_a_disk_that_fills_up_ends_the_reading_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([1 << 40, *[0] * 9])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=next(free)))
     with pytest.raises(SpoolDiskError):
@@ -271,19 +265,13 @@ def entries(data: bytes) -> list[BatchEntry]:
     return list(complete_entries(data, "s"))
 
 
-def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer() -> None:
-    cut = batch(4, 5) + batch(6)[:-1]
-    assert entries(cut) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
-    assert entries(cut + batch(6)[-1:] + b"\0" * 9)[-1].base_offset == 6
-
-
-def test_headers_alone_give_the_entries_that_the_parser_finds() -> None:
+def test_headers_alone_give_the_whole_entries_that_the_parser_finds_and_those_of_old_magics() -> None:
     data = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
     parsed = [(entry.position, entry.size_bytes, entry.last_offset) for entry in iter_entries(data, source="s")]
     assert [(entry.position, entry.size_bytes, entry.last_offset) for entry in entries(data)] == parsed
-
-
-def test_old_magics_pass_as_they_are() -> None:
+    cut = batch(4, 5) + batch(6)[:-1]
+    assert entries(cut) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
+    assert entries(cut + batch(6)[-1:] + b"\0" * 9)[-1].base_offset == 6
     message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
     assert entries(message) == [BatchEntry(0, 26, 12, 12)]
 

@@ -78,18 +78,19 @@ def test_the_worst_comes_first() -> None:
     ]
 
 
-def test_many_partitions_are_counted() -> None:
+def test_many_partitions_are_counted_and_no_word_is_cut_on_a_terminal() -> None:
     text = printed(audit(findings=tuple(finding(number) for number in range(12))))
     assert "orders-0, orders-1, orders-2, orders-3, orders-4, orders-5, orders-6, orders-7 and 4 more: broker" in text
+    words = [f"word{number}" for number in range(40)]
+    text = printed(audit(findings=(finding(explanation=" ".join(words)),)), width=40)
+    assert set(words) <= set(text.split())
+    assert max(map(len, text.splitlines()[2:])) <= 40
 
 
-def test_what_is_not_decided_has_another_next_step() -> None:
+def test_what_is_not_decided_has_another_next_step_and_a_hanging_transaction_is_aborted() -> None:
     text = printed(audit(findings=(finding(decided=False),)))
     assert "  Next       decide which replica is right, then harness repair a.json" in text
     assert "\nnext " not in text
-
-
-def test_a_hanging_transaction_is_aborted_and_no_replica_is_wrong() -> None:
     commands = ("BOOTSTRAP=h:1", "kafka-transactions.sh abort")
     hanging = finding(anomaly="hanging-transaction", commands=commands, do="first find the application")
     text = printed(audit(findings=(hanging,)))
@@ -103,13 +104,6 @@ def test_details_and_the_file_are_offered() -> None:
     text = printed(audit(findings=(finding(),)), file=None)
     assert "audit.json: run the audit with --output audit.json; --verbose prints every finding\n" in text
     assert "ANOMALY stuck-lso: broker 2, orders-0, offset 5" in printed(audit(findings=(finding(),)), verbose=True)
-
-
-def test_no_word_is_cut_on_a_terminal() -> None:
-    words = [f"word{number}" for number in range(40)]
-    text = printed(audit(findings=(finding(explanation=" ".join(words)),)), width=40)
-    assert set(words) <= set(text.split())
-    assert max(map(len, text.splitlines()[2:])) <= 40
 
 
 def test_a_partition_is_a_test_case(tmp_path: Path) -> None:

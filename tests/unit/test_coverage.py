@@ -50,11 +50,14 @@ def test_epochs_that_are_received(known: EpochCoverage, expected: set[int]) -> N
     assert received(known) == expected
 
 
-def test_the_last_records_of_an_epoch_are_received_by_staying_until_now_or_leading() -> None:
+def test_the_last_records_of_an_epoch_are_received_by_staying_or_leading_or_as_nobody_leads_since() -> None:
     leaves_later = coverage(state(1, 1, 0), state(2, 3, 1), state(3, 3, 1, (1, 3)))
     assert received(leaves_later, 0, 0) == {1, 3}
     leads_before_it_leaves = coverage(state(1, 1, 0), state(2, 2, 1), state(3, 3, 2, (1, 3)))
     assert received(leads_before_it_leaves, 0, 0) == {*ALL}
+    proof = coverage(state(1, 1, 0), state(2, -1, 1)).received(2, 1)
+    assert proof is not None
+    assert proof.reason == "no leader wrote anything since"
 
 
 def test_epochs_that_are_not_in_the_history_are_not_received() -> None:
@@ -64,18 +67,9 @@ def test_epochs_that_are_not_in_the_history_are_not_received() -> None:
     assert received(history, 4, 5) == set()
 
 
-def test_a_restart_since_is_an_assumption() -> None:
+def test_a_restart_since_is_an_assumption_also_where_restarts_are_not_known() -> None:
     history = coverage(state(5, 1, 0), _1=(2,), _3=(2, 9))
     assert [proof.assumptions != () for broker in (1, 3) if (proof := history.received(broker, 0))] == [False, True]
-
-
-def test_no_record_is_missed_while_there_is_no_leader() -> None:
-    proof = coverage(state(1, 1, 0), state(2, -1, 1)).received(2, 1)
-    assert proof is not None
-    assert proof.reason == "no leader wrote anything since"
-
-
-def test_restarts_that_are_not_known_are_an_assumption() -> None:
     history = EpochCoverage(PartitionHistory("", since_creation=False, states=(state(0, 1, 7),)))
     proof = history.received(1, 7)
     assert proof is not None

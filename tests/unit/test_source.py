@@ -192,7 +192,7 @@ def test_the_two_scans_of_an_audit_number_their_tasks_differently() -> None:
     assert max(task.number for task in first) < MAX_TASKS <= min(task.number for task in last)
 
 
-def test_a_replica_is_read_to_its_bound_and_on_in_another_task() -> None:
+def test_a_replica_is_read_to_its_bound_and_on_in_another_task_that_returns_only_the_rest() -> None:
     broker = FakeBroker({TP: [Held(10, 10, batches=BATCHES, aborted=((5, 2),))]})
     pieces, first = read(broker, task(goal=4))
     assert b"".join(pieces.values()) == b"".join(BATCHES)
@@ -201,9 +201,6 @@ def test_a_replica_is_read_to_its_bound_and_on_in_another_task() -> None:
     assert more == {}
     assert (last.read_to, last.is_complete, last.aborted) == (10, True, {(5, 2): None})
     assert last.state is not None
-
-
-def test_a_second_task_returns_only_what_the_first_did_not() -> None:
     first = read(FakeBroker({TP: [Held(4, 4, batches=BATCHES[:4])]}), task(goal=4))[1]
     pieces, last = read(whole(), task(is_last=True, readings=(first,)))
     assert pieces == {4: b"".join(BATCHES[4:])}

@@ -36,14 +36,11 @@ def differing(
     return list(map(dict, collected(rows)))
 
 
-def test_the_longer_span_is_named_with_the_shorter_one(spark: SparkSession) -> None:
+def test_the_longer_span_is_named_with_the_shorter_one_and_the_epoch_it_began_in(spark: SparkSession) -> None:
     (row,) = differing(spark)
     assert (row["broker"], row["producer_id"], row["last_offset"], row["leader_epoch"]) == (1, 7, END, None)
     assert [(span["broker"], span["first_offset"]) for span in row["spans"]] == [(1, LONG), (2, SHORT)]
     assert "the records of producer 7 from offset 10 to 20 as aborted, broker 2 only from 14 on" in row["reason"]
-
-
-def test_the_leader_epoch_is_the_last_one_that_began_at_or_before_the_longer_span(spark: SparkSession) -> None:
     (row,) = differing(spark, epochs=[(1, 2, 0), (1, 4, LONG), (1, 5, LONG + 1), (2, 3, 6)])
     assert row["leader_epoch"] == 4
 
