@@ -73,7 +73,7 @@ SAMPLES = [
 ]
 
 
-def test_operations_have_their_latency_and_faults_last_until_their_end_is_done(tmp_path: Path) -> None:
+def test_a_round_has_operations_with_their_latency_faults_until_their_end_is_done_and_offsets(tmp_path: Path) -> None:
     played = read_round(written_round(tmp_path))
     assert played.operations == [
         ClientOperation("produce", "ok", 0.25, 0.25),
@@ -81,23 +81,18 @@ def test_operations_have_their_latency_and_faults_last_until_their_end_is_done(t
     ]
     assert played.faults == [FaultSpan("kill", 2, 1.0, 5.4), FaultSpan("slow", 1, 1.5, None)]
     assert played.ends_s == pytest.approx(5.4)
-
-
-def test_the_whole_history_is_read_where_there_is_one(tmp_path: Path) -> None:
-    written_round(tmp_path)
-    assert len(read_round(written_round(tmp_path, 2, WHOLE_HISTORY)).operations) == 1
-
-
-def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_high_watermark(tmp_path: Path) -> None:
-    played = read_round(written_round(tmp_path))
+    # A replica lags behind the longest one, and its unstable offsets are below its high watermark.
     assert lags(played, 1) == [([0.0, 0.5, 2.0], [0.0, 0.0, 0.0])]
     assert lags(played, 2) == [([0.0, 0.5, 2.0], [4.0, 1.0, 6.0])]
     assert unstable(played, 1) == [([0.0, 2.0], [2.0, 0.0])]
     assert unstable(played, 2) == [([0.5], [0.0])]
+    whole = read_round(written_round(tmp_path, 2, WHOLE_HISTORY))
+    assert len(whole.operations) == 1, "the whole history is read where there is one"
 
 
-def test_pictures_name_operations_brokers_and_faults(tmp_path: Path) -> None:
-    drawn = draw_round(read_round(written_round(tmp_path)))
+def test_pictures_name_operations_brokers_and_faults_and_replicas_have_none_without_samples(tmp_path: Path) -> None:
+    folder = written_round(tmp_path)
+    drawn = draw_round(read_round(folder))
     for svg, words in {
         drawn["rates"]: ("produce (1/s)", "commit (1/s)", "info", "slow", "kill"),
         drawn["latencies"]: ("commit (s)", "median", "99 %"),
@@ -106,27 +101,29 @@ def test_pictures_name_operations_brokers_and_faults(tmp_path: Path) -> None:
     }.items():
         assert svg.startswith("<svg")
         assert all(word in svg for word in words)
-
-
-def test_a_round_without_samples_has_no_picture_of_replicas(tmp_path: Path) -> None:
-    folder = written_round(tmp_path)
     (folder / OFFSETS).unlink()
     drawn = draw_round(read_round(folder))
     assert drawn["rates"]
     assert (drawn["lags"], drawn["unstable"]) == ("", "")
 
 
-def test_a_played_round_has_the_offsets_of_every_replica_until_it_settles(tmp_path: Path) -> None:
-    played = read_round(written_soak(tmp_path) / "soak-1")
+def test_a_played_round_has_the_offsets_of_every_replica_until_it_settles_and_its_command(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path)
+    played = read_round(soak / "soak-1")
     assert list(played.replicas) == [1, 2, 3]
     (end,) = {offsets.log_end[-1] for places in played.replicas.values() for offsets in places.values()}
     assert end > 2
     assert [(span.fault, span.broker) for span in played.faults] == [("kill", 2)]
     ((_, killed),) = lags(played, 2)
     assert max(killed) > 0 == killed[-1]
+    stored = read_soak(soak, "sim-kafka/soak/2026-11-25T00-00-00Z-0000")
+    assert replay_command(stored, played) == (
+        "harness soak --target sim-kafka --schedule"
+        " results/sim-kafka/soak/2026-11-25T00-00-00Z-0000/soak-1/round.json --seed 7 --rounds 1"
+    )
 
 
-def test_a_soak_has_a_page_and_each_kept_round_has_one(tmp_path: Path) -> None:
+def test_a_soak_has_a_page_each_kept_round_has_one_and_the_reason_is_named_where_it_has_none(tmp_path: Path) -> None:
     soak = written_soak(tmp_path)
     assert write_pages(soak, "soak-2") is None
     assert f'href="soak-1/{REPORT}"' not in (soak / REPORT).read_text()
@@ -137,21 +134,8 @@ def test_a_soak_has_a_page_and_each_kept_round_has_one(tmp_path: Path) -> None:
     assert "&lt;b&gt;frozen&lt;/b&gt;" in text
     assert f'href="../{REPORT}"' in text
     assert not (soak / "soak-2").exists()
-
-
-def test_a_damaged_round_has_no_page_and_the_reason_is_named(tmp_path: Path) -> None:
-    soak = written_soak(tmp_path)
     (soak / "soak-1" / ROUND).write_text("no JSON")
     assert str(write_pages(soak, "soak-1")).startswith("soak-1 has no page: JSONDecodeError")
-
-
-def test_the_command_plays_the_round_again(tmp_path: Path) -> None:
-    soak = written_soak(tmp_path)
-    stored = read_soak(soak, "sim-kafka/soak/2026-11-25T00-00-00Z-0000")
-    assert replay_command(stored, read_round(soak / "soak-1")) == (
-        "harness soak --target sim-kafka --schedule"
-        " results/sim-kafka/soak/2026-11-25T00-00-00Z-0000/soak-1/round.json --seed 7 --rounds 1"
-    )
 
 
 def test_the_site_has_soaks_and_names_those_that_cannot_be_read(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_view_of_a_replica(tmp_path: Path, batches: list[bytes], committed: 
     assert set(group_view.pending.get(KEY, ())) == pending
 
 
-def test_a_coordinator_that_stayed_answers_what_its_replica_has(tmp_path: Path) -> None:
+def test_what_a_coordinator_answers_is_a_view_and_is_what_its_replica_has(tmp_path: Path) -> None:
     (tmp_path / "brokers" / "1" / "after-rejoin").mkdir(parents=True)
     replica(tmp_path / "brokers" / "1" / "after-rejoin" / "__consumer_offsets-0", WRITTEN)
     right = {"f": "fetch offsets", "stable": False, "broker": 1, "topic": "__consumer_offsets", "partition": 0,
@@ -191,9 +191,6 @@ def test_a_coordinator_that_stayed_answers_what_its_replica_has(tmp_path: Path) 
     assert not [*wrong_offsets([right], [], RunFolder(tmp_path)), *wrong_offsets([wrong], [1], RunFolder(tmp_path))]
     (finding,) = wrong_offsets([wrong], [], RunFolder(tmp_path))
     assert finding.explanation.endswith("group g: none; its replica has: 5 in partition 0")
-
-
-def test_what_a_coordinator_answers_is_a_view() -> None:
     answer = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "error": None}
     unstable = {**answer, "partition": 1, "offset": None, "error": UNSTABLE_OFFSET}
     group_view = answered({"broker": 3, "partition": 0, "answers": [answer, unstable]})

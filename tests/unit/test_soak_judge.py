@@ -81,14 +81,11 @@ def doubted(broker: int, reason: str) -> CheckedRound:
     return CheckedRound(doubts=[Doubt(broker=broker, topic="t", partition=0, kind="contradiction", reason=reason)])
 
 
-def test_a_round_without_anything_wrong_is_clean_and_one_that_did_not_go_to_its_end_unknown() -> None:
+def test_a_round_without_anything_wrong_is_clean_and_one_that_was_cut_off_or_is_empty_unknown() -> None:
     result, reason = verdict(truth()), "3 replicas were read in full and agree with the history of clients"
     assert (result["verdict"], result["reason"]) == (CLEAN, reason)
     result = judged(None, played=replace(PLAYED, failure="no broker answers"))
     assert (result["verdict"], result["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
-
-
-def test_a_round_in_which_no_client_wrote_anything_is_unknown() -> None:
     filled = {(TP, 0): WrittenRecord(1, *TP, "filler", is_delete=False, transaction=None, offset=0, client="filler")}
     for at in ({}, filled):
         result = verdict(replace(truth(), at=at))
@@ -140,15 +137,12 @@ def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None
     assert result["unexplained"] == []
 
 
-def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
+def test_what_has_no_name_is_unexplained_and_the_round_unknown_unless_clients_can_name_it() -> None:
     result = verdict(truth(GONE), UNNAMED)
     assert (result["verdict"], result["findings"]) == (UNKNOWN, [])
     assert [entry["found_by"] for entry in result["unexplained"]] == [CLIENTS, CHECKERS]
     unknown_key = replace(truth(), unknown_keys=frozenset({(TP, "k")}))
     assert verdict(unknown_key, UNNAMED)["verdict"] == CLEAN, "no client knows the key"
-
-
-def test_what_clients_can_name_is_not_unexplained() -> None:
     carried_out = replace(GONE, counts_aborted=(7,))
     result = verdict(replace(truth(carried_out), followed={(TP, 7): {"committed"}}), UNNAMED)
     assert (named(result), result["findings"][0]["found_by"]) == ([("aborted-to-committed", 2)], [CLIENTS])

@@ -119,10 +119,16 @@ BROKERS = (1, 2, 3)
 DRAWN, LEFT_OUT = available((), lambda _: None)
 
 
-def test_every_fault_is_drawn_or_listed_with_the_reason() -> None:
+def test_every_fault_is_drawn_or_listed_with_the_reason_such_as_a_missing_ability() -> None:
     assert FAULTS.keys() | SCRIPTS.keys() == DRAWN.keys() | LEFT_OUT.keys()
     assert not DRAWN.keys() & LEFT_OUT.keys()
     assert all(LEFT_OUT.values())
+    drawn, left_out = available({"kill"}, lambda needs: f"no {', '.join(needs)}" if "clock" in str(needs) else None)
+    assert "kill" not in drawn
+    assert left_out["kill"] == "not supported by this target"
+    assert left_out["clock-skew"].startswith("no a separate clock")
+    assert drawn.keys() | left_out.keys() == FAULTS.keys() | SCRIPTS.keys()
+    assert "pause" in drawn
 
 
 @pytest.mark.parametrize(
@@ -169,12 +175,3 @@ def test_a_fault_lasts_for_a_while() -> None:
     for now_s, ends in ((13.9, False), (14.0, True)):
         drawn = [choose(replace(context, drawn=number, now_s=now_s)) for number in range(200)]
         assert (Heal("kill", 2) in drawn) is ends
-
-
-def test_what_a_target_or_a_host_lacks_is_listed() -> None:
-    drawn, left_out = available({"kill"}, lambda needs: f"no {', '.join(needs)}" if "clock" in str(needs) else None)
-    assert "kill" not in drawn
-    assert left_out["kill"] == "not supported by this target"
-    assert left_out["clock-skew"].startswith("no a separate clock")
-    assert drawn.keys() | left_out.keys() == FAULTS.keys() | SCRIPTS.keys()
-    assert "pause" in drawn

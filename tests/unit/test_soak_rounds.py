@@ -144,6 +144,9 @@ def test_what_was_lost_is_found(tmp_path: Path) -> None:
     for log in (folder.broker_snapshot(3, AFTER_REJOIN) / f"{TOPIC}-0").glob("*.log"):
         log.write_bytes(b"")
     assert wrong_names(folder.path, played) == {3: {"unexplained"}}
+    shutil.rmtree(folder.path / "brokers" / "2")
+    with pytest.raises(UsageError, match=f"no copy of the replicas of broker 2 of {TOPIC}-0"):
+        truth_of(folder, played)
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -207,9 +210,7 @@ def sampled(
 
 def test_only_replicas_that_changed_are_written_and_none_is_read_twice(tmp_path: Path) -> None:
     reader = ScriptedReader(
-        {A: ReplicaEnds(5, 4, 3), B: ReplicaEnds(1, 1, 1)},
-        {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)},
-        {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)},
+        {A: ReplicaEnds(5, 4, 3), B: ReplicaEnds(1, 1, 1)}, {A: ReplicaEnds(9, 9, 3), B: ReplicaEnds(1, 1, 1)}
     )
     lines = sampled(tmp_path, reader.reader, 3)
     assert {line["broker"] for line in lines} == {1}
@@ -238,16 +239,13 @@ def test_a_replica_that_was_truncated_is_read_from_its_start_again(tmp_path: Pat
     assert reader.asked[2][A] == 0
 
 
-def test_a_broker_that_does_not_answer_is_connected_to_again(tmp_path: Path) -> None:
-    stalling = StallingReader(stalls=2)
-    assert len(sampled(tmp_path, stalling.reader, 4)) == 1
-    assert (stalling.opened, stalling.closed >= 2) == (3, True)
-
-
-def test_a_broker_that_is_away_is_not_asked(tmp_path: Path) -> None:
+def test_a_broker_that_is_down_is_not_asked_and_one_that_does_not_answer_is_connected_to_again(tmp_path: Path) -> None:
     reader = StallingReader(stalls=0)
     assert sampled(tmp_path, reader.reader, 3, is_up=False) == []
     assert reader.opened == 0
+    stalling = StallingReader(stalls=2)
+    assert len(sampled(tmp_path, stalling.reader, 4)) == 1
+    assert (stalling.opened, stalling.closed >= 2) == (3, True)
 
 
 @pytest.mark.parametrize(("verdicts", "code"), [
@@ -345,10 +343,3 @@ def test_a_resumed_soak_plays_as_many_rounds_of_the_same_schedule(
     begun = campaign.soak(options, FakeProgress(), lambda _: None)
     again = resume(begun.folder.path, SparkOptions(), FakeProgress(), lambda _: None)
     assert (again.options.rounds, again.options.schedule) == (3, begun.options.schedule) != (3, None)
-
-
-def test_a_round_without_a_replica_is_not_judged(tmp_path: Path) -> None:
-    played = play_steps(tmp_path / "round", (1, put(P)))
-    shutil.rmtree(tmp_path / "round" / "brokers" / "2")
-    with pytest.raises(UsageError, match=f"no copy of the replicas of broker 2 of {TOPIC}-0"):
-        truth_of(RunFolder(tmp_path / "round"), played)

@@ -310,15 +310,12 @@ def test_what_no_client_knows_is_neither_right_nor_wrong() -> None:
     assert judge(truth, finding(2, offset=7)) == WRONG, "the key is known"
 
 
-def test_an_undecided_finding_accuses_nobody_and_one_where_every_replica_is_right_is_for_nothing() -> None:
+def test_the_tally_has_findings_that_are_undecided_or_for_nothing_and_missed_partitions() -> None:
     done = tally(compare(clients(ABORTED), {(2, TP): CARRIED_OUT}), audited([finding(1, decided=False)]))
     assert (done.counts["found"], done.counts["undecided"], done.counts["wrong accusations"]) == (1, 1, 0)
     done = tally(compare(clients(ABORTED), {(1, TP): VALUE_ALONE}), audited([finding(1, decided=False)]))
     assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
     assert [accusation.broker for accusation in done.for_nothing] == [1]
-
-
-def test_a_diverged_partition_without_a_finding_is_missed() -> None:
     truth = compare(clients(ABORTED), {(2, TP): CARRIED_OUT})
     done = tally(truth, audited([], "clean"))
     assert (done.counts["found"], done.counts["called clean"]) == (0, 1)
@@ -326,7 +323,7 @@ def test_a_diverged_partition_without_a_finding_is_missed() -> None:
     assert tally(truth, audited([], "unknown")).counts["called clean"] == 0
 
 
-def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
+def test_a_key_that_is_deleted_in_any_case_is_known_and_a_state_that_no_outcome_leads_to_is_wrong() -> None:
     """A further delete by a transaction of unknown outcome makes no difference."""
     log = clients(UNKNOWN)
     log.writes[3], log.writes[2].offset = wrote(3, "k", 2, deletes=True), 3
@@ -335,9 +332,6 @@ def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
     assert judge(truth, finding(1)) == RIGHT
     assert judge(truth, finding(2)) == WRONG
     assert judge(truth, finding(2, offset=3)) == EITHER, "of the transaction nobody knows"
-
-
-def test_a_state_that_no_outcome_leads_to_is_wrong_and_nobody_knows_what_was_written_twice() -> None:
     log = clients(UNKNOWN)
     log.writes[3], log.writes[2].offset = wrote(3, "k", 5), 6
     truth = compare(log, {(1, TP): VALUE_ALONE, (2, TP): ReplicaLog()})
