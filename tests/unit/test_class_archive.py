@@ -166,7 +166,7 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
     assert lines[2] == "False" or lines[2].endswith("nice 19")
 
 
-def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_ends_with_its_process_and_a_folder_that_cannot_be_made_locks_nothing(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from harness.host.cache import alone_in\n"
         "with alone_in(Path(sys.argv[1]), 0.0): print('mine', flush=True); sys.stdin.read()"
@@ -181,9 +181,6 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         other.wait()
     with alone_in(tmp_path / "folder", 0.0) as is_mine:
         assert is_mine
-
-
-def test_a_folder_that_cannot_be_made_locks_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with alone_in(tmp_path / "file" / "folder", 0.0) as is_mine:
         assert not is_mine

@@ -49,14 +49,11 @@ def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path:
     assert lack in tried.reason
 
 
-def test_what_is_no_broker_is_refused() -> None:
+def test_what_is_no_broker_and_wrong_options_are_refused() -> None:
     done = run_java(VERIFY, str(agent().jar), flags=(agent().flag(),))
     assert done.returncode == 1
     assert "this broker cannot be protected, and does not start" in done.stderr
     assert "none of [org.apache.kafka.storage.internals.log.LogCleanerManager" in done.stderr
-
-
-def test_wrong_options_keep_a_broker_from_starting() -> None:
     tried = verify_agent(find_java(), agent().jar, classpath_of("kafka-4.4"), "hold=some")
     assert (tried.fits, tried.reason) == (False, "hold=some: give all or markers")
 
@@ -79,14 +76,11 @@ def test_the_same_sources_give_the_same_jar(tmp_path: Path, monkeypatch: pytest.
     assert again.sha256 == first.sha256
 
 
-def test_the_jar_has_one_package() -> None:
+def test_the_jar_has_one_package_and_only_classes_whose_references_are_checked_use_kafka() -> None:
     with zipfile.ZipFile(agent().jar) as jar:
         classes = [name for name in jar.namelist() if name.endswith(".class")]
         assert all(name.startswith(f"{PACKAGE}/") for name in classes)
         assert not [name for name in classes if b"org/objectweb" in jar.read(name)]
-
-
-def test_only_classes_whose_references_are_checked_use_kafka() -> None:
     packages = (b"import org.apache.kafka", b"import org.slf4j")
     users = {name for name, text in GATE.sources.items() if any(package in text for package in packages)}
     assert users == {"ImageReader.java", "Log.java"}

@@ -143,16 +143,11 @@ def test_a_broker_that_has_just_stopped_answering_is_an_alarm_for_a_while(how: s
     assert alarms == [False, True, True, False], "a broker that has been down for long is not reported again"
 
 
-def test_a_connection_that_a_broker_closed_is_opened_anew() -> None:
+def test_a_connection_that_a_broker_closed_is_opened_anew_and_where_no_broker_answers_the_round_fails() -> None:
     brokers = Brokers()
     cluster = started(brokers)
     brokers.cut = {1, 2, 3}
     assert (set(cluster.view().topics), brokers.cut) == ({"t"}, set[int]())
-
-
-def test_where_no_broker_answers_the_round_fails() -> None:
-    brokers = Brokers()
-    cluster = started(brokers)
     brokers.down = {1, 2, 3}
     with pytest.raises(ConnectionError, match=r"no broker answers \(b:1: .*; b:2: .*; b:3: "):
         cluster.view()

@@ -143,6 +143,7 @@ class Looked:
     """A cluster whose brokers report the sizes of logs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.observer = GuardObserver([Address("b", 1)], TickingClock())
         self.failure: Exception | None = None
         self.described: list[Sequence[str]] = []
         monkeypatch.setattr("harness.protect.guard.run.describe", self.describe)
@@ -165,26 +166,24 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
 
 
 def test_a_look_at_paused_topics_alone_sums_up_by_topic(looked: Looked) -> None:
-    observing = GuardObserver([Address("b", 1)], TickingClock())
     for status, described, log_bytes in ((COVERED, [], {}), (PAUSED, [["t"]], {"t": 150})):
-        observing.observe(status)
-        assert (looked.described, observing.latest.log_bytes) == (described, log_bytes)
-        assert observing.latest.failure is None
+        looked.observer.observe(status)
+        latest = looked.observer.latest
+        assert (looked.described, latest.log_bytes, latest.failure) == (described, log_bytes, None)
 
 
 @pytest.mark.parametrize("failure", [HarnessError("no broker answers"), RuntimeError("no broker answers")])
 def test_a_look_that_fails_keeps_what_was_seen_before(looked: Looked, failure: Exception) -> None:
-    observing = GuardObserver([Address("b", 1)], TickingClock())
-    observing.observe(PAUSED)
+    looked.observer.observe(PAUSED)
     looked.failure = failure
-    observing.observe(PAUSED)
-    assert (observing.latest.log_bytes, observing.latest.failure) == ({"t": 150}, "no broker answers")
+    looked.observer.observe(PAUSED)
+    latest = looked.observer.latest
+    assert (latest.log_bytes, latest.failure) == ({"t": 150}, "no broker answers")
 
 
 def test_sizes_that_a_broker_does_not_report_are_said(looked: Looked) -> None:
-    observing = GuardObserver([Address("b", 1)], TickingClock())
     del looked.sizes[2]
     looked.errors[2] = HarnessError("not allowed")
-    observing.observe(PAUSED)
-    failure = "sizes of logs are unknown on broker 2: not allowed"
-    assert (observing.latest.log_bytes, observing.latest.failure) == ({"t": 100}, failure)
+    looked.observer.observe(PAUSED)
+    latest, failure = looked.observer.latest, "sizes of logs are unknown on broker 2: not allowed"
+    assert (latest.log_bytes, latest.failure) == ({"t": 100}, failure)

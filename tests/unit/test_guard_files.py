@@ -65,16 +65,13 @@ def test_every_metric_is_on_the_page() -> None:
     assert {name.removeprefix(PREFIX) for name in METRICS} <= {name.removesuffix("_total") for name in documented}
 
 
-def test_the_command_of_the_unit_can_be_parsed() -> None:
+def test_the_commands_of_the_unit_and_of_the_service_can_be_parsed() -> None:
     unit = (FILES / "compaction-guard.service").read_text()
     (line,) = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
     servers = re.findall(r"^Environment=BOOTSTRAP_SERVERS=(.+)$", unit, re.MULTILINE)[0]
     words = shlex.split(line.replace("${BOOTSTRAP_SERVERS}", servers))
     parse(words[1:])
     assert "SuccessExitStatus=2" in unit
-
-
-def test_the_command_of_the_service_can_be_parsed() -> None:
     content: Any = yaml.safe_load((FILES / "guard.yaml").read_text())
     words = [word if "BOOTSTRAP" not in word else "kafka-1:9092" for word in content["services"]["guard"]["command"]]
     parse(words)

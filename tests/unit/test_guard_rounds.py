@@ -174,14 +174,11 @@ def test_a_paused_topic_that_may_no_longer_be_described_stays_paused_and_a_delet
     assert started.guard.status.state.pauses == {}
 
 
-def test_only_named_and_compacted_topics_are_paused() -> None:
+def test_only_named_and_compacted_topics_are_paused_but_what_another_guard_paused_stays_paused() -> None:
     own: dict[str, dict[str, str]] = {"orders-1": {}, "orders-2": {POLICY: "delete"}, "other": {}, "__consumer": {}}
     cluster = FakeCluster(own, {topic: {2} for topic in own})
     start(cluster, patterns=("orders-*",)).guard.attempt()
     assert [topic for topic in own if cluster.is_paused(topic)] == ["orders-1"]
-
-
-def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_topics() -> None:
     cluster, _ = paused()
     cluster.members.clear()
     again = start(cluster, patterns=("orders-*",))

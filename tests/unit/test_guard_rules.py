@@ -160,16 +160,13 @@ def test_the_needed_entries_alone_give_the_same_state(seed: int) -> None:
             assert late.state == reader.state
 
 
-def test_a_pause_is_needed_from_its_first_entry() -> None:
+def test_a_pause_is_needed_from_its_first_entry_and_who_missed_deleted_entries_begins_anew() -> None:
     reader = ReplayedJournal()
     log = [entry(PausePhase.PAUSING, "b"), entry(PausePhase.RELEASED, "b"), *map(entry, PausePhase)]
     reader.add(list(enumerate(log[:4])), 4)
     assert reader.needed_from == 2
     reader.add([(4, log[4]), (5, log[5])], 6)
     assert reader.needed_from == 6
-
-
-def test_who_missed_deleted_entries_begins_anew() -> None:
     reader = ReplayedJournal()
     reader.add([(0, entry(PausePhase.PAUSING))], 1)
     assert reader.start(5) == 5

@@ -71,13 +71,17 @@ def test_a_script_has_its_name_and_words(script: Script) -> None:
         assert ("2, 3" in act.words.format(broker="2, 3")) == (script.name != "none")
 
 
-def test_a_script_does_to_brokers_as_its_faults_do() -> None:
+def test_a_script_does_to_brokers_as_its_faults_do_and_what_is_lost_with_the_harness() -> None:
     outages = {name for name, script in SCRIPTS.items() if script.is_outage}
     assert SCRIPTS.keys() - outages == {"none", "clock-skew", "lossy", "slow"}
     running = {name for name, script in SCRIPTS.items() if script.keeps_processes}
     assert running == {"pause", "partition", "split", "one-way", "bridge", "ring"}
     assert SCRIPTS["relay"].broker_settings == SCRIPTS["join"].broker_settings == {"replica.fetch.max.bytes": "32768"}
     assert SCRIPTS["disk-full"].needs == {Need.DISK}
+    kept = {Need.DISK, Need.SYNCS, Need.FILES}
+    passing = {name for name, script in SCRIPTS.items() if script.needs - kept}
+    assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
+    assert {name for name, script in SCRIPTS.items() if script.resume is None} == {"pause"} | passing
 
 
 def test_a_module_declares_a_fault_or_a_script_once_and_soak_draws_it_or_says_why_not() -> None:
@@ -163,7 +167,7 @@ def test_the_pace_of_the_throttle_is_for_all_partitions_of_exposed_topics() -> N
     assert performed(cluster, FAULTS["throttle"].heal, subject) == LIFT
 
 
-def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immediately() -> None:
+def test_the_controller_is_killed_while_the_broker_is_down_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     placement = place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3)
     assert placement.controllers == (1, 3, 4)
     cluster, subject = context_of(placement)
@@ -173,10 +177,7 @@ def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immedia
         "wait for the killed controller 1 to be given up", "start 1", "wait for brokers [1, 3, 4] to register",
         "wait for brokers 1, 3, 4 to be in every ISR",
     ]  # fmt: skip
-
-
-def test_a_run_without_a_controller_to_kill_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, subject = context_of(place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3))
+    cluster, subject = context_of(placement)
     answers = iter([1, None])
     monkeypatch.setattr(cluster, "active_controller", lambda: next(answers))
     with pytest.raises(HarnessError, match="the active controller was not killed"):
@@ -218,7 +219,7 @@ def lost(topic: str, first_offset: int) -> Cut:
     return Cut(f"{topic}-0/a.log", 500, 100, LostRecords(topic, 0, first_offset, first_offset + 3, 4))
 
 
-def test_the_power_is_cut_once_the_payload_is_on_disk_and_not_all_that_follows() -> None:
+def test_the_power_is_cut_once_the_payload_is_on_disk_or_the_run_ends() -> None:
     cluster, subject = context_of()
     tail = lost("stuck-lso", PAYLOAD_END)
     cluster.runtime.unsynced_files = [lost("stuck-lso", PAYLOAD_END - 1), tail, Cut("stuck-lso-0/a.snapshot", 9, 0)]
@@ -232,9 +233,6 @@ def test_the_power_is_cut_once_the_payload_is_on_disk_and_not_all_that_follows()
     ]  # fmt: skip
     script.rejoin.perform(subject)
     assert cluster.actions[-1] == "start 2"
-
-
-def test_a_payload_that_is_never_on_disk_ends_the_run() -> None:
     cluster, subject = context_of()
     cluster.runtime.unsynced_files = [lost("stuck-lso", 0)] * 100
     with pytest.raises(WaitTimeoutError, match="the payload to be synced to disk"):
@@ -252,7 +250,7 @@ def test_what_was_lost_is_noted_with_the_isr_that_the_partition_had_before() -> 
         assert f"'topic': '{topic}', {offsets}, 'isr': {isr}" in note
 
 
-def test_a_broker_is_killed_in_mid_pass_while_ballast_is_written() -> None:
+def test_a_broker_is_killed_in_mid_pass_while_ballast_is_written_or_the_run_ends() -> None:
     cluster, subject = context_of()
     cluster.runtime.files = [{}, {}, {"t-0/b.log.cleaned": 7, "t-0/a.log.swap": 5}]
     script = find_script("crash-in-cleaning")
@@ -263,9 +261,6 @@ def test_a_broker_is_killed_in_mid_pass_while_ballast_is_written() -> None:
     assert cluster.actions == ["ballast", "begin the ballast", waited, "kill 2", noted]
     script.rejoin.perform(subject)
     assert cluster.actions[-1] == "start 2"
-
-
-def test_a_broker_whose_cleaner_is_never_in_mid_pass_lives_on_and_that_ends_the_run() -> None:
     cluster, subject = context_of()
     script = find_script("crash-in-cleaning")
     with pytest.raises(WaitTimeoutError, match=r"\.cleaned or \.swap"):
@@ -309,10 +304,3 @@ def test_a_resumed_run_whose_brokers_are_down_gets_the_fault_again(name: str, ac
     assert resume is not None
     assert performed(cluster, resume, subject) == actions
     assert cluster.late == ({3} if name == "relay" else set())
-
-
-def test_what_a_process_or_a_link_was_set_to_is_lost_with_the_harness() -> None:
-    kept = {Need.DISK, Need.SYNCS, Need.FILES}
-    passing = {name for name, script in SCRIPTS.items() if script.needs - kept}
-    assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
-    assert {name for name, script in SCRIPTS.items() if script.resume is None} == {"pause"} | passing

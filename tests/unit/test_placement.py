@@ -60,7 +60,7 @@ WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms", "message.timestamp.t
 
 
 @pytest.mark.parametrize("timers", TIMERS.values(), ids=TIMERS)
-def test_a_window_opens_in_which_every_removal_is_observed(timers: Timers) -> None:
+def test_a_window_opens_in_which_every_removal_is_observed_and_a_freeze_outlasts_the_run(timers: Timers) -> None:
     assert find_timers(timers.name) is timers
     assert timers.summary
     assert timers.topic["cleanup.policy"] == "compact"
@@ -70,21 +70,14 @@ def test_a_window_opens_in_which_every_removal_is_observed(timers: Timers) -> No
     window_of_brokers_ms = (timers.window_s + MOST_STEPS * timers.clock_step_s) * 1000
     assert window_of_brokers_ms > 2 * (retention_ms + segment_ms)
     assert int(timers.broker["producer.id.expiration.ms"]) < window_of_brokers_ms
-
-
-@pytest.mark.parametrize("timers", TIMERS.values(), ids=TIMERS)
-def test_the_freeze_covers_whatever_begins_a_pass_and_outlasts_the_run(timers: Timers) -> None:
-    assert set(timers.topic) - WHAT_IS_CLEANED <= set(FREEZE)
+    assert set(timers.topic) - WHAT_IS_CLEANED <= set(FREEZE), "the freeze covers whatever begins a pass"
     run_ms = (timers.window_s + timers.settle_s) * 1000
     assert int(FREEZE["max.compaction.lag.ms"]) > int(FREEZE["segment.ms"]) > run_ms
     assert float(timers.topic["min.cleanable.dirty.ratio"]) < 1.0 == float(FREEZE["min.cleanable.dirty.ratio"])
 
 
-def test_a_run_of_minutes_or_days_can_be_resumed() -> None:
+def test_minutes_can_be_resumed_and_steps_of_clocks_pass_days_but_not_the_seven_days_of_coordinators() -> None:
     assert [timers.name for timers in TIMERS.values() if timers.is_resumable] == ["10m", "default"]
-
-
-def test_days_are_those_of_kafka_and_steps_of_clocks_pass_them_but_not_the_seven_days_of_coordinators() -> None:
     for timers in (DAYS, DEFAULT):
         assert timers.topic["delete.retention.ms"] == timers.broker["producer.id.expiration.ms"] == "86400000"
     assert int(DAYS.topic["delete.retention.ms"]) < DAYS.clock_step_s * 1000

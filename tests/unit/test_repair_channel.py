@@ -44,7 +44,7 @@ def test_progress_is_read_back_as_it_was_stored(cluster: FakeCluster) -> None:
     assert journal_of(cluster).entries() == {("t-1", 4): later}
 
 
-def test_a_hold_pauses_and_a_release_puts_back_what_was_found() -> None:
+def test_a_hold_pauses_or_says_why_not_and_a_release_puts_back_what_was_found() -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
     holds = holds_of(cluster)
     holds.hold(["t", "u"])
@@ -53,6 +53,9 @@ def test_a_hold_pauses_and_a_release_puts_back_what_was_found() -> None:
     holds.hold(["t"])  # again, as where an answer was lost
     holds.release(["t", "u"])
     assert (holds.held(), cluster.explicit) == (frozenset(), {"t": {DIRTY_RATIO: "0.2"}, "u": {}})
+    cluster = FakeCluster({"t": {}}, refused={"t": "not authorized"})
+    with pytest.raises(HarnessError, match="settings of topic t: not authorized"):
+        holds_of(cluster).hold(["t"])
 
 
 def test_what_was_found_is_kept_before_anything_changes(cluster: FakeCluster) -> None:
@@ -103,12 +106,6 @@ def test_a_pause_of_a_guard_is_left_to_the_guard() -> None:
     cluster.away.clear()
     guard.attempt()
     assert cluster.explicit == {"t": {}}
-
-
-def test_a_topic_that_cannot_be_paused_is_reported() -> None:
-    cluster = FakeCluster({"t": {}}, refused={"t": "not authorized"})
-    with pytest.raises(HarnessError, match="settings of topic t: not authorized"):
-        holds_of(cluster).hold(["t"])
 
 
 def test_a_topic_that_was_deleted_meanwhile_is_forgotten(cluster: FakeCluster) -> None:

@@ -109,6 +109,8 @@ def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.M
     other = replace(REQUEST, plan=replace(PLAN, cluster_id="c2"))
     with pytest.raises(UsageError, match="the audit was of cluster c2, and the brokers are of cluster c1"):
         run.apply(other, FakeProgress(), SparkOptions())
+    assert check_cluster(plan_of_tasks(), "c1") == []
+    assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
 
 
 def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +180,11 @@ def prepared(cluster_answers: ClusterAnswers, task: Task = TASK, **limits: Any) 
     return prepare(plan_of_tasks(task), cluster_answers, "audit-1", **{"begun": {}, **limits})
 
 
-def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
+def test_what_can_be_done_is_prepared_and_what_another_assignment_leaves_of_it() -> None:
     assert prepared(answers()) == PreparedRepair((AUDITED_ENTRY,))
+    moved = answers(replace(STATE, replicas=(3, 2), isr=(2, 3)), min_insync=1)
+    (entry,) = prepared(moved, task=Task(TP, (1, 2), (3,), ())).entries
+    assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
 
 @pytest.mark.parametrize(("audited", "is_refused"), [(UUID(int=7), True), (TOPIC_ID, False)])
@@ -187,12 +192,6 @@ def test_a_topic_that_was_created_again_since_the_audit_is_refused(audited: UUID
     plan = replace(plan_of_tasks(TASK), topic_ids={"t": uuid_text(audited)})
     refused = prepare(plan, answers(), "audit-1", begun={}).refused
     assert [undecided.why for undecided in refused] == [RECREATED] * is_refused
-
-
-def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
-    moved = answers(replace(STATE, replicas=(3, 2), isr=(2, 3)), min_insync=1)
-    (entry,) = prepared(moved, task=Task(TP, (1, 2), (3,), ())).entries
-    assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
 
 @pytest.mark.parametrize(("cluster_answers", "why"), [
@@ -292,11 +291,6 @@ def test_the_audit_at_the_end_leaves_deleted_topics_out_and_its_failure_is_no_us
     with pytest.raises(HarnessError, match="the repair has ended, and the audit after it failed: no Java") as raised:
         run.audit_again(BOOTSTRAP, ["deleted", "t"], FakeProgress(), SparkOptions())
     assert (raised.value.exit_code, failure.call_args.args[0].topics) == (EXIT_FAILED, ["t"])
-
-
-def test_the_audit_has_to_be_of_this_cluster() -> None:
-    assert check_cluster(plan_of_tasks(), "c1") == []
-    assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
 
 
 def test_an_observation_is_what_every_broker_says() -> None:

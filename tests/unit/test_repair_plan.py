@@ -149,11 +149,6 @@ def test_groups_whose_offsets_differ_are_named() -> None:
     assert (task.groups, task.commits) == (("g",), (commit,))
 
 
-def test_a_choice_of_partitions_leaves_the_others_out() -> None:
-    two = verdict(finding(right=[1]), finding(right=[1], partition=1))
-    assert [task.partition for task in plan_of(two, only=[("orders", 1)]).tasks] == [("orders", 1)]
-
-
 @pytest.mark.parametrize(("content", "message"), [
     ({}, "not a verdict"),
     ([], "not a verdict"),
@@ -167,10 +162,12 @@ def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -
         plan_of(content)
 
 
-def test_partitions_that_could_not_be_compared_are_listed() -> None:
+def test_partitions_that_could_not_be_compared_are_listed_and_others_may_be_left_out() -> None:
     content = verdict(finding(right=[1]))
     content["scenarios"][0] |= {"verdict": "unknown", "reason": "not read"}
     assert plan_of(content).unknown == (("orders-0", "not read"),)
+    two = verdict(finding(right=[1]), finding(right=[1], partition=1))
+    assert [task.partition for task in plan_of(two, only=[("orders", 1)]).tasks] == [("orders", 1)]
 
 
 ENTRY = PartitionRepair(ORDERS, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")

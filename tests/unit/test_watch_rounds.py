@@ -134,7 +134,7 @@ def test_order_of_comparisons(suspected: Any, tried: Any, before_ms: int, now_ms
 
 
 class TestStore:
-    def test_what_was_compared_is_there_again(self, tmp_path: Path) -> None:
+    def test_what_was_compared_is_there_again_but_of_a_deleted_topic(self, tmp_path: Path) -> None:
         with closing(WatchStore(tmp_path / "new" / "state", "id")) as store:
             store.follow([("t", 0), ("u", 0)], 7)
             store.put({("t", 0): WatchedPartition(7, 9, DIVERGED)})
@@ -142,8 +142,6 @@ class TestStore:
         stored = {("t", 0): WatchedPartition(7, 9, DIVERGED), ("u", 0): WatchedPartition(7)}
         with closing(WatchStore(tmp_path / "new" / "state", "id")) as store:
             assert store.partitions == before == stored
-
-    def test_a_deleted_topic_is_forgotten_and_a_new_one_begins(self, tmp_path: Path) -> None:
         with closing(WatchStore(tmp_path, "id")) as store:
             store.follow([("t", 0)], 7)
             store.follow([("u", 0), ("u", 1)], 8)
