@@ -40,6 +40,7 @@ from harness.targets import TARGETS, WITH_JARS, find_target
 from nemesis import SCRIPTS
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
+LOCAL = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +68,7 @@ class CutOff:
         self.folder.history_path.touch()
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
-        ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
-        begin_manifest(self.folder, PreparedRun(self.plan, Equipment(self.plan.target, java, "local", ready, jars)))
+        begin_manifest(self.folder, PreparedRun(self.plan, Equipment(self.plan.target, java, "local", LOCAL, jars)))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0, started=None)
         self.tell(owner={**self.manifest["owner"], "started_s": 0.0, "started": None})
@@ -112,7 +112,7 @@ def refusal(path: Path, *more: str) -> str:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Continued]:
     """Go as far as the first broker: the job is written down, and nothing is started."""
     continued: list[Continued] = []
-    prepare = Mock(return_value=PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted")))
+    prepare = Mock(return_value=LOCAL)
 
     def conduct(run: PreparedRun, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
         assert is_resumed
@@ -346,7 +346,6 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
 
 
 NOTHING: Any = SimpleNamespace()
-LOCAL = PreparedRuntime({"name": "local"}, lambda _: NOTHING)
 
 
 def assembled(options: RunOptions, **more: Any) -> PreparedRun:
@@ -373,7 +372,10 @@ def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, go: Mock) -> None:
     assert (again.schedule, again.schedule_path) == (SCHEDULE, folder.path / store.SCHEDULE)
 
 
-def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
+def test_the_manifest_has_the_command_without_secrets(tmp_path: Path) -> None:
+    java: Any = SimpleNamespace(version_text="17")
+    made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
+    assert begin_manifest(RunFolder(tmp_path), made, "harness run …").content["command"] == "harness run …"
     secrets = ("ssl.keystore.password", "listener.name.client.sasl.jaas.config")
     settings = {**dict.fromkeys(secrets, "hush"), "num.io.threads": "3"}
     made = assembled(RunOptions("kafka-4.4", "all", broker_settings=settings))
@@ -381,12 +383,6 @@ def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
     assert "hush" not in command
     for part in (*(f"'broker.{name}={HIDDEN}'" for name in secrets), "broker.num.io.threads=3"):
         assert part in command
-
-
-def test_the_manifest_has_the_command(tmp_path: Path) -> None:
-    java: Any = SimpleNamespace(version_text="17")
-    made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
-    assert begin_manifest(RunFolder(tmp_path), made, "harness run …").content["command"] == "harness run …"
 
 
 def requested(target: str = "kafka-4.4", **more: Any) -> RuntimeRequest:
@@ -413,15 +409,12 @@ def test_auto_says_what_it_chose_and_why(
     assert choose("local", request_) == ("local", None)
 
 
-def test_auto_chooses_processes_for_a_clock_for_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_chooses_processes_for_a_clock_for_each_broker_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
     monkeypatch.setattr(engine, "connect", lambda: pytest.fail("the needs are checked first"))
     name, reason = choose("auto", requested(needs=frozenset({Need.CLOCK})))
     assert name == "local"
     assert str(reason).startswith("this run needs a separate clock for each broker: containers share the clock")
-
-
-def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_plan, "choose", lambda *_: ("local", "there is no engine"))
     monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: LOCAL)
     progress = FakeProgress()
