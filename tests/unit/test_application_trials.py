@@ -102,7 +102,7 @@ def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.
     return Trial(stub, cluster, installed, observe, history, file, lambda _: None), control, file
 
 
-def test_the_steps_and_who_leads_in_each() -> None:
+def test_the_steps_and_who_leads_in_each_each_absent_broker_once() -> None:
     steps: list[Life] = []
 
     def observe(step: Life) -> list[Observation]:
@@ -121,9 +121,6 @@ def test_the_steps_and_who_leads_in_each() -> None:
     assert [(line["leader"], line["absent"]) for line in lines] == [(1, None), (2, 2), (1, 2)]
     assert all(line["entries"] == {"K": "3"} for line in lines)
     assert (lines[0]["application"], lines[0]["version"]) == ("streams", "4.3.1")
-
-
-def test_each_broker_that_was_away_leads_once() -> None:
     made, control, _ = trial(lambda _: [], absent=2)
     made.run()
     assert control.led == [(1, 2, 3), (1, 2, 3), (2, 1, 3), (1, 2, 3), (3, 1, 2), (1, 2, 3)]
@@ -141,7 +138,7 @@ def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
     assert len(file.getvalue().splitlines()) == 1
 
 
-def test_the_answers_of_a_worker() -> None:
+def test_the_answers_of_a_worker_and_why_it_refuses() -> None:
     """Answers of Connect 4.3.1."""
     running = {"state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"}
     status = {"name": "reader", "connector": running, "tasks": [{"id": 0, **running}], "type": "source"}
@@ -151,8 +148,6 @@ def test_the_answers_of_a_worker() -> None:
     assert positions_of({"offsets": [answer]}) == {'{"filename":"lines.txt"}': '{"position":71}'}
     assert positions_of({"offsets": [{**answer, "offset": None}]}) == {}
 
-
-def test_why_a_worker_refuses() -> None:
     def reason(code: int, answer: bytes) -> str:
         return reason_of(urllib.error.HTTPError("http://127.0.0.1/", code, "Error", Message(), io.BytesIO(answer)))
 

@@ -58,7 +58,7 @@ def test_what_differs(shown: dict[str, str], wrong: str) -> None:
     assert actual == f"{wrong} while broker 2 leads, and not while broker 1 leads"
 
 
-def test_an_application_that_never_gets_ready() -> None:
+def test_an_application_that_never_gets_ready_or_refuses_a_query() -> None:
     stuck = line("absent-leads", None, state="REBALANCING", running_s=None, watched_s=20.1, error="not RUNNING")
     lines = [line("staying-leads", FULL), stuck, line("staying-leads-again", FULL)]
     (view,) = consequences(lines)
@@ -67,16 +67,13 @@ def test_an_application_that_never_gets_ready() -> None:
         "stays REBALANCING (watched for 20 s) while broker 2 leads, and not while broker 1 leads;"
         " it recovers when broker 1 leads again"
     )
+    refused = line("absent-leads", None, state="ERROR", error="it is closed")
+    assert summary(line("staying-leads", FULL), refused).startswith("cannot be queried (it is closed)")
 
 
 def test_what_lasts_may_be_another_thing() -> None:
     steps = (line("staying-leads", FULL), line("absent-leads", {}), line("staying-leads-again", {**FULL, "K": "old"}))
     assert summary(*steps).endswith("with that local state it has K = old when broker 1 leads again")
-
-
-def test_a_refused_query_is_a_difference() -> None:
-    refused = line("absent-leads", None, state="ERROR", error="it is closed")
-    assert summary(line("staying-leads", FULL), refused).startswith("cannot be queried (it is closed)")
 
 
 @pytest.mark.parametrize(("view", "should_be", "is_there", "wrong"), [
@@ -93,14 +90,11 @@ def test_what_differs_in_connect(view: str, should_be: dict[str, str], is_there:
     assert f" {wrong} while broker 2 leads" in shown["summary"]
 
 
-def test_what_does_not_happen_is_said() -> None:
+def test_what_does_not_happen_is_said_and_without_what_it_should_be_nothing_is_concluded() -> None:
     lines = [line("staying-leads", FULL), line("absent-leads", FULL), line("staying-leads-again", FULL)]
     (view,) = consequences(lines)
     assert (view["differs"], view["lasts"]) == (False, None)
     assert summary(*lines) == "shows the same 5 entries, whichever broker leads"
-
-
-def test_without_what_it_should_be_nothing_is_concluded() -> None:
     never = line("staying-leads", None, state="REBALANCING", running_s=None)
     (view,) = consequences([never, line("absent-leads", None, state="REBALANCING", running_s=None)])
     assert (view["differs"], view["lasts"]) == (False, None)

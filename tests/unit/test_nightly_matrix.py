@@ -222,13 +222,10 @@ def test_a_soak_is_asked_for_its_minutes_and_what_it_tolerates(tmp_path: Path) -
     assert read_expected(Path(words[words.index("--expect") + 1])).keys() == {*NAMES} - {"hanging-transaction"}
 
 
-def test_the_soaks_of_the_workflow_can_be_read() -> None:
+def test_the_soaks_of_the_workflow_can_be_read_and_a_missing_file_cannot(tmp_path: Path) -> None:
     night = matrix(Path(__file__).parents[2] / ".github" / "soak.toml")
     assert {outage.soak for outage in night.outages} == {SoakCell(30.0, 1)}
     expected(night.cells, STANDARD)
-
-
-def test_a_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         matrix(tmp_path / "none.toml")
 

@@ -159,16 +159,13 @@ def test_how_a_cell_stands(verdict: str, attempts: list[Attempt], status: Status
     assert (result.status, result.why, result.flaky) == (status, why, ())
 
 
-def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats_and_what_failed_once_is_flaky() -> None:
+def test_a_cell_is_as_loud_as_its_loudest_run_also_a_failed_one_and_what_failed_once_is_flaky() -> None:
     result = result_of(CLEAN, ended(0, 1, CLEAN_SAID), ended(1, 1, anomalous()), ended(2, 1, UNKNOWN_SAID), repeats=3)
     assert (result.status, result.witness) == (Status.REGRESSED, "the witness")
     assert (result.verdicts, result.repeats) == ((CLEAN, ANOMALY, UNKNOWN), 3)
     result = result_of(CLEAN, failed(), ended(0, 2, CLEAN_SAID))
     assert (result.status, result.flaky) == (Status.AS_EXPECTED, ("the cluster did not come up",))
     assert cell_text(result) == "clean (flaky)"
-
-
-def test_a_finding_stands_though_its_run_failed_and_the_second_attempt_found_nothing() -> None:
     stalls = replace(ended(0, 1, anomalous("stalled-replica"), run_dir="a/first"), failure="timed out")
     result = result_of(CLEAN, stalls, ended(0, 2, CLEAN_SAID))
     assert (result.status, result.witness, result.runs) == (Status.REGRESSED, "the witness", ("a/first", "a/run"))

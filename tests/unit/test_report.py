@@ -114,7 +114,7 @@ def test_the_page_says_what_was_not_judged_and_has_findings_elsewhere(folder: Ru
     assert f'Finding 1: <a href="{DOCS}/anomalies.md#stuck-lso">stuck-lso</a> on broker 2, offset 0' in text
 
 
-def test_the_page_says_what_is_what_and_needs_nothing_but_itself(folder: RunFolder) -> None:
+def test_the_page_says_what_is_what_links_findings_and_rows_and_needs_nothing_but_itself(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
     words = ['<span class="verdict anomaly">anomaly</span>', "… open here", "✓ committed here, by the marker at 1"]
     words += ["never seen here", "kafka-dump-log.sh", "--seed 7"]
@@ -122,6 +122,11 @@ def test_the_page_says_what_is_what_and_needs_nothing_but_itself(folder: RunFold
     # Names of XML's vocabularies are not addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
     assert not [entry for entry in addresses if not entry.startswith(("#", "data:", f"{DOCS}/"))]
+    (row,) = re.findall(r'<tr id="([^"]+)" class=" differs">', text)
+    assert f'<a href="#{row}">offset 0</a>' in text
+    assert '<a class="small anomaly" href="#finding-1">finding 1</a>' in text
+    links, ids = (set(re.findall(pattern, text)) for pattern in (r'href="#([^"]+)"', r'\bid="([^"]+)"'))
+    assert links <= ids
     served = page(folder, {**MANIFEST, "anomaly": "served"}, verdict(FINDING))
     assert "kafka-dump-log.sh" not in served, "there are no copies of disks"
 
@@ -161,11 +166,17 @@ def test_the_divergence(tmp_path: Path, at_ms: int, brokers: tuple[int, ...], di
     assert ("stroke-dasharray" in timeline(story, "t", 0)) is (diverges_s is not None)
 
 
-def test_labels_of_the_timeline_stay_in_their_frame_and_apart() -> None:
+def test_labels_of_the_timeline_stay_in_their_frame_and_apart_and_name_a_transaction_once() -> None:
     events = [StoryEvent(at_s, f"c.{process}", "writes a record " * 3) for process in "ab" for at_s in (0, 2, 4.5, 9.9)]
     labels = _labels(events, 10.0, 7.0)
     assert [label.lane for label in labels] == [0, 1, 0, 2, 3, 4, 3, 5]
     assert [label.is_left for label in labels] == [False, False, False, True] * 2
+    begins, writes = StoryEvent(0.0, "tx", "begins transaction 1", 1, True), StoryEvent(0.0, "tx", "writes K at 2", 1)
+    plain, next_one = StoryEvent(0.0, "tx", "writes L"), StoryEvent(0.0, "tx", "writes M", 2)
+    assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
+    assert _text([StoryEvent(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
+    several = "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
+    assert _text([writes, writes, plain, next_one]) == several
 
 
 def test_a_run_without_a_finding_says_why_once(folder: RunFolder) -> None:
@@ -184,15 +195,6 @@ def test_the_worst_findings_timeline_comes_first_and_folds_with_findings_are_ope
     marks += ["<details>", "u-0", 'aria-label="Timeline of u-0"', 'id="setup"']
     assert re.search(".*?".join(map(re.escape, marks)), text, re.DOTALL)
     assert text.count('aria-label="Timeline of t-0"') == text.count("<details open>") == 1
-
-
-def test_a_finding_and_its_row_link_to_each_other(folder: RunFolder) -> None:
-    text = page(folder, MANIFEST, verdict(FINDING))
-    (row,) = re.findall(r'<tr id="([^"]+)" class=" differs">', text)
-    assert f'<a href="#{row}">offset 0</a>' in text
-    assert '<a class="small anomaly" href="#finding-1">finding 1</a>' in text
-    links, ids = (set(re.findall(pattern, text)) for pattern in (r'href="#([^"]+)"', r'\bid="([^"]+)"'))
-    assert links <= ids
 
 
 def test_commands_to_copy_quote_the_names_of_topics() -> None:
@@ -242,15 +244,6 @@ def test_a_key_that_is_not_valid_is_damage(tmp_path: Path) -> None:
     made.history_path.write_text("".join(line.replace('"key"', '"key_base64"') + "\n" for line in lines))
     with pytest.raises(UsageError, match=r"history\.jsonl: a record.s key is invalid"):
         read_story(made)
-
-
-def test_a_label_names_a_transaction_once() -> None:
-    begins, writes = StoryEvent(0.0, "tx", "begins transaction 1", 1, True), StoryEvent(0.0, "tx", "writes K at 2", 1)
-    plain, next_one = StoryEvent(0.0, "tx", "writes L"), StoryEvent(0.0, "tx", "writes M", 2)
-    assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
-    assert _text([StoryEvent(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
-    several = "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
-    assert _text([writes, writes, plain, next_one]) == several
 
 
 def test_what_is_reported_is_text(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_folder_without_runs(tmp_path: Path, site: Path) -> None:
         written(tmp_path, site)
 
 
-def test_runs_of_any_kind_are_compared(tmp_path: Path) -> None:
+def test_runs_of_any_kind_are_compared_if_they_have_a_verdict(tmp_path: Path) -> None:
     before = stored(tmp_path, 1, CLEAN, jars={"kafka:4.4.0": "beef"})
     after = stored(tmp_path, 2, ANOMALY, "4.3.1", nemesis="pause", jars={"kafka:4.3.1": "cafe"})
     ran = CliRunner().invoke(cli, ["compare", str(before), str(after), "--format", "json"], catch_exceptions=False)
@@ -216,17 +216,11 @@ def test_runs_of_any_kind_are_compared(tmp_path: Path) -> None:
         ("stuck-lso on broker 2, t-0", None, SERVED, True), ("target.name", "kafka-4.4", "kafka-4.3", True),
         ("target.version", "4.4.0", "4.3.1", True), ("nemesis", "kill", "pause", True),
     ]  # fmt: skip
-
-
-def test_what_is_in_neither_run_is_said_in_a_line(tmp_path: Path) -> None:
-    paths = [str(stored(tmp_path, day, CLEAN)) for day in (1, 2)]
+    paths = [str(stored(tmp_path, day, CLEAN)) for day in (3, 4)]
     ran = CliRunner().invoke(cli, ["compare", *paths], catch_exceptions=False)
     for part in ("stuck-lso  clean   clean", "findings: none in either run", "settings: none differ"):
         assert part in ran.stdout
-
-
-def test_a_run_without_a_verdict_is_rejected(tmp_path: Path) -> None:
-    before, after = (stored(tmp_path, day, CLEAN) for day in (1, 2))
+    before, after = (stored(tmp_path, day, CLEAN) for day in (5, 6))
     (after / "verdict.json").unlink()
     ran = CliRunner().invoke(cli, ["compare", str(before), str(after)], standalone_mode=False)
     assert isinstance(ran.exception, UsageError)
@@ -248,10 +242,17 @@ def asked(client: FlaskClient, path: str, base: str = OURS) -> tuple[int, str]:
     return answer.status_code, answer.get_data(as_text=True)
 
 
-def test_pages(client: FlaskClient) -> None:
+def test_pages_ask_for_nothing_and_run_no_other_script(client: FlaskClient) -> None:
     for path in ("/", "/index.html", "/anomalies/stuck-lso.html", f"/{RUN_PAGE}"):
         code, text = asked(client, path)
         assert (path, code, "stuck-lso" in text) == (path, 200, True)
+    for path in ("/", f"/{RUN_PAGE}"):
+        policy = client.get(path, base_url=OURS).headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        scripts = re.findall(r"<script>(.*?)</script>", asked(client, path)[1], re.DOTALL)
+        assert len(scripts) == (2 if path == "/" else 1)
+        for script in scripts:
+            assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
 
 
 @pytest.mark.parametrize("path", [
@@ -278,16 +279,6 @@ def test_what_lies_elsewhere_is_not_served(client: FlaskClient, results: Path, t
 @pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0"])  # noqa: S104  (it is refused)
 def test_pages_are_for_this_host_alone(client: FlaskClient, name: str) -> None:
     assert asked(client, "/", f"http://{name}:8642")[0] == 403
-
-
-def test_no_page_asks_for_anything_or_runs_another_script(client: FlaskClient) -> None:
-    for path in ("/", f"/{RUN_PAGE}"):
-        policy = client.get(path, base_url=OURS).headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'")
-        scripts = re.findall(r"<script>(.*?)</script>", asked(client, path)[1], re.DOTALL)
-        assert len(scripts) == (2 if path == "/" else 1)
-        for script in scripts:
-            assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
 
 
 def test_an_unchanged_page_is_not_sent_again(client: FlaskClient, results: Path) -> None:

@@ -20,14 +20,11 @@ LONG = "aborted-to-committed-" * 20
 STEPS = 10
 
 
-def test_a_table_in_a_file_is_never_cut(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_not_cut_in_a_file_and_folded_elsewhere(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     stdout().table(Table(("topic", "what"), [(LONG, styled(LONG, "bold red")), ("t", "")]))
     head, first, second = capsys.readouterr().out.splitlines()
     assert (head.split(), first, second) == (["topic", "what"], f" {LONG}  {LONG}", " t")
-
-
-def test_a_cell_on_a_narrow_terminal_is_folded() -> None:
     file = StringIO()
     Terminal(Console(file=file, force_terminal=True, width=40, color_system=None)).table(Table(("topic",), [(LONG,)]))
     assert "".join(line.strip() for line in file.getvalue().splitlines()[1:]) == LONG

@@ -17,15 +17,12 @@ def drawn(nemesis: str, **shape: int) -> tuple[ET.Element, int]:
     return ET.fromstring(topology(links, test.placement.brokers, test.placement.absent)), len(links)  # noqa: S314
 
 
-def test_a_link_in_both_directions_is_one_line() -> None:
+def test_a_link_in_both_directions_is_one_line_and_one_in_one_direction_has_an_arrow() -> None:
     svg, links = drawn("ring", brokers=5, replication_factor=4, absent=2)
     assert links == 10
     assert len(svg.findall(f"{SVG}line")) == 5
     assert not [line for line in svg.findall(f"{SVG}line") if line.get("marker-end")]
     assert [text.text for text in svg.findall(f"{SVG}text")] == ["1", "2", "3", "4", "5"]
-
-
-def test_a_link_in_one_direction_has_an_arrow() -> None:
     svg, links = drawn("one-way")
     assert links == 4, "two that stay hear each other, and the absent one hears both"
     arrows = [line for line in svg.findall(f"{SVG}line") if line.get("marker-end")]
