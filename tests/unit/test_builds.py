@@ -308,7 +308,7 @@ def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> No
     assert "/" not in target.name
 
 
-def test_a_build_runs_on_runtimes_with_jars(tmp_path: Path) -> None:
+def test_a_build_runs_on_runtimes_with_jars_and_its_known_settings_are_checked(tmp_path: Path) -> None:
     path = str(of_form("distribution", tmp_path))
     target, nothing = find_target(path), SimpleNamespace()
     chosen, reason = choose("auto", RuntimeRequest(target, nothing, nothing))  # type: ignore[arg-type]
@@ -320,10 +320,6 @@ def test_a_build_runs_on_runtimes_with_jars(tmp_path: Path) -> None:
         plan_run(RunOptions(path, "all", image="kafka"))
     with pytest.raises(UsageError, match="images are only built of released versions"):
         images.build_image(nothing, target, nothing, nothing)  # type: ignore[arg-type]
-
-
-def test_known_settings_of_a_build_are_checked(tmp_path: Path) -> None:
-    target = find_target(str(of_form("distribution", tmp_path)))
     raise_if_unfit(target, {"broker": {"my.new.setting": "1"}, "topic": {"delete.retention.ms": "1"}})
     with pytest.raises(UsageError, match=r"delete\.retention\.ms takes a whole number"):
         raise_if_unfit(target, {"topic": {"delete.retention.ms": "soon"}})
@@ -344,7 +340,7 @@ def test_a_run_of_a_build_is_repeated_and_resumed_by_name(tmp_path: Path) -> Non
     assert find_target(options_of(content).target) == target
 
 
-def test_a_night_has_a_column_for_each_build(tmp_path: Path) -> None:
+def test_a_night_has_a_column_and_the_users_expectations_for_each_build(tmp_path: Path) -> None:
     path, folder = str(of_form("archive", tmp_path)), classes(tmp_path / "classes")
     names = [find_target(spec).name for spec in (path, patched("kafka-4.3", folder))]
     matrix = read_matrix(None, {"targets": ["kafka-4.3", path, f"kafka-4.3+{folder}"]}, lambda _: None)
@@ -353,9 +349,6 @@ def test_a_night_has_a_column_for_each_build(tmp_path: Path) -> None:
     assert {one.verdict for one in expected(matrix.cells, read_expectations(None)).values()} == {"anomaly"}
     words: Sequence[str] = command_of(matrix.outages[1], matrix, tmp_path, None)
     assert words[:3] == ["run", "--target", names[0]]
-
-
-def test_expectations_of_a_user_match_a_build_by_name(tmp_path: Path) -> None:
     file = tmp_path / "expectations.toml"
     file.write_text('[[expect]]\ntargets = ["kafka-4.5*"]\nverdict = "clean"\nwhy = "cured"\n')
     matrix = read_matrix(None, {"targets": [str(of_form("archive", tmp_path)), "kafka-4.4"]}, lambda _: None)

@@ -103,16 +103,13 @@ def test_only_partitions_on_absent_brokers_are_exposed() -> None:
     assert subject.present(TOPIC) == [1, 3]
 
 
-def test_records_of_the_filler_are_awaited_on_each_replica() -> None:
+def test_records_of_the_filler_are_awaited_on_each_replica_up_to_its_log_end() -> None:
     subject = fake()
     subject.observer.views = dict.fromkeys((1, 2), replace(WHOLE, log_end=9))
     with pytest.raises(WaitTimeoutError, match="the filler's records on every replica"):
         subject.wait_grown(4)
     subject.observer.views[3] = replace(WHOLE, log_end=9)
     subject.wait_grown(4)
-
-
-def test_a_replica_reaches_its_log_end() -> None:
     assert [fake().reaches(1, TOPIC, offset) for offset in (5, 6)] == [True, False]
 
 

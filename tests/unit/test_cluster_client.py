@@ -49,16 +49,13 @@ class Brokers:
         return ClusterClient(lambda: ADDRESSES, clock=clock or JumpingClock(), dial=self)
 
 
-def test_a_request_is_sent_once_where_the_policy_has_nothing_else() -> None:
+def test_a_request_is_sent_once_and_over_new_connections_until_the_policy_gives_up() -> None:
     dial = FailingDial(failures=1)
     connection = Connection(ADDRESSES[0], ONCE, TickingClock(), dial)
     with pytest.raises(TimeoutError):
         connection.ask(REQUEST)
     assert connection.ask(REQUEST) == "answer", "over a new connection"
     assert dial.dials == 2
-
-
-def test_a_patient_connection_repeats_a_request_over_new_connections_and_gives_up_in_the_end() -> None:
     dial = FailingDial(failures=2)
     assert Connection(ADDRESSES[0], PATIENT, TickingClock(), dial).ask(REQUEST) == "answer"
     assert dial.dials == 3
@@ -103,7 +100,7 @@ def test_a_silent_broker_is_asked_last_for_a_while() -> None:
     assert not client.is_silent(ADDRESSES[0])
 
 
-def test_where_no_broker_answers_each_error_is_named_and_a_refused_login_is_raised() -> None:
+def test_where_no_broker_answers_each_error_is_named_and_a_refused_login_or_request_is_final() -> None:
     brokers = Brokers(dict.fromkeys((1, 2, 3), ConnectionRefusedError("refused")))
     client = brokers.client()
     with pytest.raises(ConnectionError, match=r"no broker answers \(b:1: refused; b:2: refused; b:3: refused\)"):
@@ -111,9 +108,6 @@ def test_where_no_broker_answers_each_error_is_named_and_a_refused_login_is_rais
     brokers.errors[2] = HarnessError("b:2 refuses the login")
     with pytest.raises(HarnessError, match="b:2 refuses the login"):
         client.ask_any(REQUEST)
-
-
-def test_a_refusal_is_final_whichever_broker_answers() -> None:
     brokers = Brokers()
     with pytest.raises(RefusedError):
         brokers.client().ask_any(Request(REQUEST.message, MagicMock(side_effect=RefusedError("no"))))
@@ -139,7 +133,7 @@ def test_connections_are_kept_only_where_asked_and_are_closed_in_the_end() -> No
     assert dial.dials == 3 + 1
 
 
-def test_errors_that_time_may_heal_are_retriable_and_a_final_one_counts() -> None:
+def test_errors_are_retriable_or_final_and_an_answer_without_a_partition_acknowledges_nothing() -> None:
     def answer(*codes: int) -> Any:
         partitions = [{"partition_index": n, "error_code": code} for n, code in enumerate(codes)]
         return message(OffsetCommitResponse, 7, throttle_time_ms=0, topics=[{"name": "t", "partitions": partitions}])
@@ -150,9 +144,6 @@ def test_errors_that_time_may_heal_are_retriable_and_a_final_one_counts() -> Non
         raise_for_errors(answer(0, 16), "it")
     with pytest.raises(RefusedError, match="it: TopicAuthorizationFailedError"):
         raise_for_errors(answer(16, 29), "it")
-
-
-def test_an_answer_that_leaves_a_partition_out_acknowledges_nothing() -> None:
     request = commit_offsets("g", {("t", 0): 5, ("t", 1): 5})
     topics = per_topic((("t", n), {"partition_index": n, "error_code": 0}) for n in range(2))
     request.decode(message(OffsetCommitResponse, 7, throttle_time_ms=0, topics=topics))

@@ -41,8 +41,13 @@ def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, clou
 LEAVES = dict(leaves())
 
 
+def help_of(*words: str) -> str:
+    """As in a pipe: 100 columns."""
+    return CliRunner().invoke(cli, [*words, "--help"], terminal_width=100).stdout
+
+
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_command_has_two_examples_or_more_that_can_be_parsed(name: str) -> None:
+def test_a_command_has_two_examples_that_can_be_parsed_and_a_help_of_one_screen(name: str) -> None:
     head, *examples = (LEAVES[name].epilog or "").split("\n  ")
     assert head == "\b\nExamples:"
     assert len(examples) >= 2
@@ -50,15 +55,6 @@ def test_a_command_has_two_examples_or_more_that_can_be_parsed(name: str) -> Non
         words = shlex.split(example)
         assert " ".join(words).partition("harness ")[2].startswith(name)
         parse(words[words.index("harness") + 1 :])
-
-
-def help_of(*words: str) -> str:
-    """As in a pipe: 100 columns."""
-    return CliRunner().invoke(cli, [*words, "--help"], terminal_width=100).stdout
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_a_help_fits_one_screen_and_shows_no_words_of_click(name: str) -> None:
     shown = help_of(*name.split())
     assert len(shown.splitlines()) <= 60
     assert [word for word in ("Sentinel", "INTEGER RANGE", "<=x<=") if word in shown] == []
@@ -118,16 +114,13 @@ def test_a_list_in_json_has_version_and_time(name: str) -> None:
     assert len(content[name]) > 3
 
 
-def test_explore_and_conform_in_json_have_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explore_conform_and_a_night_in_json_have_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = enveloped(["explore", "--target", "sim-kafka", "--most-states", "10"])
     assert list(content) == ["verdict", "target", "cases"]
     monkeypatch.setattr("harness.model_checking.conform.conform.conform", lambda *_, **__: ([], "no broker"))
     assert enveloped(["conform", "--target", "kafka-4.4"]) == {
         "verdict": "unknown", "reason": "no broker", "target": {"name": "kafka-4.4"}, "schedules": [],
     }  # fmt: skip
-
-
-def test_a_night_in_json_has_version_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.create(tmp_path / "nightly" / "one", plan_of())
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     monkeypatch.setattr("harness.nightly.night.work", lambda *_, **__: None)

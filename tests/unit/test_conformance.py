@@ -141,17 +141,14 @@ def test_what_cannot_be(steps: tuple[str | Operation, ...], version: int) -> Non
         taken(*steps, version=version)
 
 
-def test_a_client_without_transactions_ends_none() -> None:
-    with pytest.raises(UsageError, match="i has no transactions in models"):
-        taken(ops.End("i", COMMIT))
-
-
-def test_what_a_leader_refuses() -> None:
+def test_what_a_leader_refuses_and_a_client_without_transactions_cannot_do() -> None:
     """A producer has expired, and a lone marker brings back its epoch without its sequence."""
     model = taken(BEGIN, "t commits", "producers expire")
     assert model.can_write("t")
     model.take(ops.EndElsewhere("t", COMMIT))
     assert [model.can_write(name) for name in "tp"] == [False, True]
+    with pytest.raises(UsageError, match="i has no transactions in models"):
+        taken(ops.End("i", COMMIT))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -214,13 +211,17 @@ def a_picture() -> pictures.ReplicaPicture:
     return taken(*STEPS_WITH_ALL, "3 leads").pictures()[1]
 
 
-def test_a_difference_in_any_field_but_times_is_reported() -> None:
+def test_a_picture_is_shown_and_a_difference_in_any_field_but_times_is_reported() -> None:
     picture = a_picture()
     assert picture.horizons_ms
     for name in (field.name for field in fields(picture)):
         another: Any = {name: ("another",)}
         reported = pictures.differences(picture, replace(picture, **another))
         assert [text.split(" model has ")[0] for text in reported] == [f"{name}: the"] * (name != "horizons_ms")
+    text = "\n".join(pictures.shown(picture))
+    first = "0-0 data, by t epoch 0 sequence 0, transactional, leader epoch 0"
+    for part in (first, "2-3 data, 3:-L, ages, leader epoch 0", "log start: 0"):
+        assert f"  {part}" in text
 
 
 CHANGES: dict[str, Any] = {
@@ -240,13 +241,6 @@ def test_a_difference_in_any_field_of_a_batch_is_reported(name: str) -> None:
     differing, *_ = pictures.differences(picture, pictures.picture_of(replica, named))
     assert differing.startswith("batches: ")
     assert picture.batches[1] not in differing, "entries of both are omitted"
-
-
-def test_a_picture_is_shown() -> None:
-    text = "\n".join(pictures.shown(a_picture()))
-    first = "0-0 data, by t epoch 0 sequence 0, transactional, leader epoch 0"
-    for part in (first, "2-3 data, 3:-L, ages, leader epoch 0", "log start: 0"):
-        assert f"  {part}" in text
 
 
 def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_compose_gets_brokers_that_are_configured_before_they_start(bench: Conta
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\n" in of_first
 
 
-def test_copies_are_repeated_until_two_agree(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_copies_are_repeated_until_two_agree_or_too_often(bench: ContainerCluster, tmp_path: Path) -> None:
     metadata = {"partition.metadata": b"version: 0"}
     before = packed({"0.log": b"old", "5.log": b"gone soon", "0.index": b"-", **metadata}, "topic-0")
     after = packed({"0.log": b"cleaned", "0.log.cleaned": b"-", **metadata}, "topic-0")
@@ -52,13 +52,10 @@ def test_copies_are_repeated_until_two_agree(bench: ContainerCluster, tmp_path: 
     bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
     copied = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
     assert copied == {"0.log": b"cleaned", **metadata}
-
-
-def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.brokers[BROKER].archives[f"{DATA}/topic-0"] = [packed({"0.log": bytes(n)}, "topic-0") for n in range(40)]
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the files of topic-0 on broker 2 changed during every copy"):
-        bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
+        bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "changing")
 
 
 def test_a_checkpoint_may_be_missing_and_a_replica_may_not(bench: ContainerCluster, tmp_path: Path) -> None:

@@ -132,16 +132,13 @@ def test_missing_and_broken_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check("packages").ok
 
 
-def test_little_disk_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_disk_and_memory_and_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=1024**3))
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=3 * 1024**3))
     disk, memory = check("free disk"), check("available memory")
     assert (disk.ok, disk.found[:11], memory.ok, memory.found) == (False, "1.0 GiB in ", False, "3.0 GiB")
     monkeypatch.setenv("TMPDIR", "/missing")
     assert check("free disk").found.startswith("TMPDIR is /missing, where no file can be created")
-
-
-def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", MagicMock(side_effect=OSError(99, "Cannot assign requested address")))
     loopback = check("loopback")
     assert (loopback.ok, "Cannot assign" in loopback.found) == (False, True)

@@ -155,12 +155,9 @@ def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, A
     assert actual["explanation"].startswith("stuck-lso.tx: commit failed: unknown; no fault was injected")
 
 
-def test_a_valid_request_at_the_end_that_a_broker_refuses_is_a_finding() -> None:
+def test_a_stale_request_that_brokers_accept_and_a_valid_one_that_they_refuse_are_findings() -> None:
     refused = {"process": "stale-requests", "error": "a batch: InvalidTxnStateError", "operation": "a valid request"}
     assert names(assembled(refusal=refused)) == ["refused-operation"]
-
-
-def test_a_stale_request_that_brokers_accept_is_a_finding() -> None:
     requests = ["a batch after a lost one", "a marker of a fenced producer"]
     result = assembled(accepted_requests=requests)
     assert (result["verdict"], names(result)) == ("anomaly", ["accepted-request"])

@@ -35,12 +35,9 @@ def counting(state: int) -> list[tuple[Operation, int]]:
     return [] if state >= 7 else [(STAY, state), (ONE, state + 1), (TWO, state + 2)]
 
 
-def test_shortest_way_to_each_wrong_state() -> None:
+def test_shortest_way_to_each_wrong_state_and_what_a_walk_says_that_ends_earlier() -> None:
     explored = explore(0, counting, lambda state: ["odd end"] if state == 7 else [], most_states=100)
     assert explored == Explored(states=9, transitions=14, depth=4, wrong={"odd end": (ONE, TWO, TWO, TWO)})
-
-
-def test_a_walk_that_is_bounded_or_ends_with_the_first_wrong_state_says_so() -> None:
     explored = explore(0, counting, lambda _: [], most_states=3)
     assert (explored.states, explored.is_whole) == (3, False)
     explored = explore(0, counting, lambda state: ["two"] if state == 2 else [], most_states=100, first_only=True)
@@ -54,7 +51,7 @@ def clusters(
     return [case for case in every if isinstance(case, ClusterCase)]
 
 
-def test_cases_of_a_target() -> None:
+def test_cases_of_a_target_and_of_its_consumer_groups() -> None:
     alone = clusters(SIM_KAFKA)
     together = clusters(SIM_KAFKA, (COORDINATED,), ("late-rpc-ignored",))
     assert not any(case.coordinated for case in alone)
@@ -71,6 +68,12 @@ def test_cases_of_a_target() -> None:
     assert ClusterCase(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"
     )
+    chosen = clusters(SIM_KAFKA, groups=True)
+    assert {case.bound.coordinator for case in chosen} == {OLD, NEW}
+    assert len({case.title for case in chosen}) == len(chosen)
+    assert chosen[0].title == "old coordinator, 1 key, 2 plain writes, 0 transactions, change: no change"
+    together = clusters(SIM_KAFKA, (COORDINATED,), groups=True)
+    assert {(case.coordinated, case.bound.coordinator) for case in together} == {(True, NEW)}
 
 
 @pytest.mark.parametrize(("case", "most_states", "verdict"), [
@@ -98,27 +101,15 @@ def explored_by_command(*options: str) -> str:
 WAY = "in 7 steps: p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
 
 
-def test_the_command_tells_the_shortest_way_of_all_cases_also_as_json() -> None:
+def test_the_command_tells_the_shortest_way_of_all_cases_also_as_json_and_for_groups() -> None:
     assert f"tombstone-divergence {WAY}" in explored_by_command()
     content = json.loads(explored_by_command("--format", "json"))
     first, second, *_ = content["cases"]
     assert (content["verdict"], first["states"], first["whole"], second["whole"]) == (ANOMALY, 274, True, False)
-
-
-def test_the_command_tells_what_goes_wrong_for_groups() -> None:
     shown = explored_by_command("--groups")
     assert f"deleted-offset-back {WAY}" in shown
     assert "deleted-offset-back-at-reload in 4 steps: p puts K; t puts K; p deletes K; t commits" in shown
     assert "tombstone-divergence" not in shown
-
-
-def test_cases_of_consumer_groups() -> None:
-    chosen = clusters(SIM_KAFKA, groups=True)
-    assert {case.bound.coordinator for case in chosen} == {OLD, NEW}
-    assert len({case.title for case in chosen}) == len(chosen)
-    assert chosen[0].title == "old coordinator, 1 key, 2 plain writes, 0 transactions, change: no change"
-    together = clusters(SIM_KAFKA, (COORDINATED,), groups=True)
-    assert {(case.coordinated, case.bound.coordinator) for case in together} == {(True, NEW)}
 
 
 def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> None:

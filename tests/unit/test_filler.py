@@ -65,23 +65,16 @@ def test_copying_it_takes_longer_than_every_wait_until_the_end_of_the_window(tmp
         assert copied_s - RECORD_BYTES / timers.copy_bytes_per_s < timers.window_s + timers.settle_s, "and no more"
 
 
-def test_every_partition_has_keys_that_are_written_once(tmp_path: Path) -> None:
+def test_ballast_has_keys_that_are_written_once_and_values_of_its_seed_and_is_written_plainly(tmp_path: Path) -> None:
     library = written(tmp_path)
     assert list(library.logs) == PARTITIONS
     for log in library.logs.values():
         keys = [sent.key for sent in log]
         assert len(set(keys)) == len(keys)
         assert all(key.startswith("ballast.") for key in keys), "nobody else has such keys"
-
-
-def test_it_cannot_be_compressed_away_and_comes_from_the_seed(tmp_path: Path) -> None:
-    values = [sent.value for sent in written(tmp_path).logs["s", 0]]
-    assert len(set(values)) == len(values)
+    values = [sent.value for sent in library.logs["s", 0]]
+    assert len(set(values)) == len(values), "it cannot be compressed away"
     assert [sent.value for sent in written(tmp_path, seed=2).logs["s", 0]] != values
-
-
-def test_it_is_written_plainly_and_belongs_to_the_outage(tmp_path: Path) -> None:
-    written(tmp_path)
     with closing(History(tmp_path / "history-1.jsonl", TickingClock(), resumed=True)) as history:
         actual = {(event["part"], event["phase"], event.get("transactional_id")) for event in history.past}
         ends = [event["type"] for event in history.past]

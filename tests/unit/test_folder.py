@@ -100,18 +100,15 @@ def test_offsets_that_the_cleaner_removed_at_the_end_count_and_a_batch_that_is_c
     first = len(batch(BASE, last_offset=6))
     for size in range(len(LOG)):
         assert end_of(tmp_path, LOG[:size]) == (7 if size >= first else BASE)
+    swap = tmp_path / name(BASE, "log.swap")
+    swap.write_bytes(b"")
+    assert folder.end_of_segment(swap) == BASE, "it is named like its segment"
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 16, 17, 60, 61, 62, 4096])
 def test_a_preallocated_file_ends_with_its_batches(zeros: int, tmp_path: Path) -> None:
     assert end_of(tmp_path, LOG + bytes(zeros)) == 13
     assert end_of(tmp_path, bytes(zeros)) == BASE
-
-
-def test_a_swap_file_is_named_like_its_segment(tmp_path: Path) -> None:
-    path = tmp_path / name(BASE, "log.swap")
-    path.write_bytes(b"")
-    assert folder.end_of_segment(path) == BASE
 
 
 @pytest.mark.parametrize("magic", [0, 1])

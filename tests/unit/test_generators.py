@@ -59,13 +59,19 @@ def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done_or_has_nothing_no
     assert drawn(mixed, context=Context(seed=1, busy=frozenset({"a", "b"}))) == ([], PENDING)
 
 
-def test_staggered_operations_come_at_a_rate() -> None:
+def test_staggered_operations_come_at_a_rate_and_generators_side_by_side_go_by_time() -> None:
     times = [step.at_s for step in drawn(until(100.0, stagger(0.5, by("a"))))[0]]
     assert 180 < len(times) < 220
     assert times == sorted(times)
     gaps = [after - before for before, after in pairwise(times)]
     assert max(gaps) <= 1.0
     assert min(gaps) < 0.1
+    paces = (("a", 0.1), ("b", 1.0))
+    steps, end = drawn(generators.together(*(until(10.0, stagger(gap_s, by(name))) for name, gap_s in paces)))
+    assert end == DONE
+    assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
+    assert 80 < processes(steps).count("a") < 120
+    assert 5 < processes(steps).count("b") < 20
 
 
 def test_a_late_operation_does_not_slow_the_others_down() -> None:
@@ -82,15 +88,6 @@ def test_a_late_operation_does_not_slow_the_others_down() -> None:
             continue
         steps, generator = steps + 1, after
     assert 1000 < steps < 1300
-
-
-def test_generators_side_by_side_go_by_time() -> None:
-    paces = (("a", 0.1), ("b", 1.0))
-    steps, end = drawn(generators.together(*(until(10.0, stagger(gap_s, by(name))) for name, gap_s in paces)))
-    assert end == DONE
-    assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
-    assert 80 < processes(steps).count("a") < 120
-    assert 5 < processes(steps).count("b") < 20
 
 
 def test_a_phase_begins_once_everybody_is_idle() -> None:

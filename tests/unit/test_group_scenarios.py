@@ -126,17 +126,14 @@ def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None 
     return answers, producer, key
 
 
-def test_a_put_commits_and_is_answered_with_the_coordinators_record(groups: FakeGroups) -> None:
+def test_a_put_commits_also_in_a_transaction_and_is_answered_with_the_coordinators_record(groups: FakeGroups) -> None:
     groups.log = [(b"other", b""), (encode_offset_key(OffsetKey("g", "in", 1)), b"")]
     answers, producer, key = sent(groups, "10")
     assert (answers, groups.calls) == ([("", 2)], ["commit 10 of in-0 for g"])
     producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((str(error or ""), offset)))
     assert answers[-1] == ("", 3), "the newer one"
-
-
-def test_a_put_in_a_transaction_is_the_transactions(groups: FakeGroups) -> None:
     answers, _, _ = sent(groups, "60", transactional_id="t")
-    assert (answers, groups.calls) == ([("", 0)], ["producer t", "commit 60 of in-0 for g"])
+    assert (answers, groups.calls[-2:]) == ([("", 4)], ["producer t", "commit 60 of in-0 for g"])
 
 
 def test_a_delete_is_of_the_group_its_input_or_an_offset_that_expires(groups: FakeGroups) -> None:
@@ -183,11 +180,12 @@ def test_consequences_are_what_differs(offset: int, there: int | None, sentences
     assert group_consequences(events, [2]) == ({HERE: sentences} if sentences else {})
 
 
-def test_a_consumer_that_gets_no_record_is_frozen() -> None:
+def test_a_consumer_that_gets_no_record_is_frozen_compared_with_a_broker_that_stayed() -> None:
     events = seen(2, first={}, offsets={}, answer="Unstable") + seen(1, first={"0": 61, "1": 0}, offsets={"0": 61})
     nothing = "got no record at all within 6 s (the broker answers Unstable)"
     expected = f"{A_CONSUMER}{nothing}; {BEGINS} in-0 at offset 61, in-1 at offset 0"
     assert group_consequences(events, [2])[HERE] == [expected]
+    assert group_consequences(seen(2, first={}, offsets={}), [2]) == {}
 
 
 def test_protocols_that_suffer_alike_share_a_sentence() -> None:
@@ -197,10 +195,6 @@ def test_protocols_that_suffer_alike_share_a_sentence() -> None:
             events += seen(broker, first={"0": offset}, offsets={"0": offset}, protocol=protocol)
     (sentence,) = group_consequences(events, [2])[HERE]
     assert sentence.startswith(f"{WHO}a consumer (classic, consumer protocol) skips offsets 10 to 59")
-
-
-def test_without_a_broker_that_stayed_nothing_is_concluded() -> None:
-    assert group_consequences(seen(2, first={}, offsets={}), [2]) == {}
 
 
 @pytest.mark.parametrize(("changes", "brokers"), [
@@ -410,7 +404,7 @@ LOADED = CommittedOffsets({("in", 0): 10})
 NEEDED_S = {"fetch offsets": 0.2, "consumer": 0.5}
 
 
-def test_a_broker_that_never_coordinates_a_group_is_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_is_asked_until_it_coordinates_or_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
     events = observed(monkeypatch, [NO_COORDINATOR], NEEDED_S)
     refused = ("fetch offsets", "NotCoordinatorError")
     assert [(one["f"], one.get("answer")) for one in events] == [refused, refused, ("consume", None)]
@@ -421,9 +415,6 @@ def test_a_broker_that_never_coordinates_a_group_is_an_observation(monkeypatch: 
     ]
     who = "while broker 2 leads the partition of group g, a consumer (consumer protocol)"
     assert group_consequences(events, [2]) == {(UPGRADED, 2): [f"{who} {NOTHING}; {BEGINS_AT_0}"]}
-
-
-def test_a_broker_that_coordinates_after_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     events = observed(monkeypatch, [NO_COORDINATOR, NO_COORDINATOR, LOADED], NEEDED_S)
     assert [(one["offsets"], one["answer"]) for one in events[:2]] == [({"0": 10}, None)] * 2
 

@@ -75,14 +75,11 @@ def test_nothing_but_half_a_line_is_no_history(tmp_path: Path) -> None:
     assert lines(path)[0]["index"] == 0
 
 
-def test_a_broken_line_in_the_middle_is_not_passed_over(path: Path) -> None:
+def test_only_a_whole_history_that_exists_is_continued_and_only_if_the_run_is_resumed(path: Path) -> None:
     first, second, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([first, second[:20] + "\n", *rest]))
     with pytest.raises(UsageError, match=f"the run folder is damaged: {path} line 2: "):
         History(path, TickingClock(), resumed=True)
-
-
-def test_only_a_history_that_exists_is_continued_and_only_if_the_run_is_resumed(path: Path) -> None:
     with pytest.raises(FileExistsError):
         History(path, TickingClock())
     path.unlink()

@@ -16,13 +16,10 @@ from harness.host.clock import RealClock
 from harness.models.clock import VirtualClock
 
 
-def test_the_first_true_value_is_returned_and_a_condition_is_evaluated_at_least_once() -> None:
+def test_a_wait_returns_the_first_true_value_or_fails_with_its_description() -> None:
     values = iter([0, None, "there"])
     assert RealClock().wait_until(lambda: next(values), 5, "it") == "there"
     assert RealClock().wait_until(lambda: True, 0, "it") is True
-
-
-def test_a_failed_wait_has_the_description_and_the_time_limit_of_a_run_ends_every_wait() -> None:
     with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.1 s waiting for the moon"):
         RealClock().wait_until(lambda: False, 0.1, "the moon")
     with pytest.raises(TimeLimitError, match="waiting for the moon"):
@@ -56,9 +53,14 @@ def test_the_error_of_a_routine_is_reported_with_its_name(clock_of: Any, error: 
     routine.stop()
 
 
-def test_the_output_of_a_command_is_returned() -> None:
+def test_the_output_of_a_command_is_returned_and_one_that_is_missing_or_too_slow_is_an_error() -> None:
     assert commands.run("sh", "-c", "echo $WORD; echo warned >&2", variables={"WORD": "printed"}) == "printed\n"
     assert commands.run("sh", "-c", "echo version >&2") == "version\n", "as java does"
+    assert commands.find("no-such-command") is None
+    with pytest.raises(HarnessError, match=r"no-such-command"):
+        commands.run("no-such-command")
+    with pytest.raises(HarnessError, match=r"timed out after 0.1 seconds"):
+        commands.run("sleep", "60", timeout_s=0.1)
 
 
 @pytest.mark.parametrize(("script", "message"), [
@@ -70,22 +72,11 @@ def test_a_failed_command_is_reported_with_the_reason(script: str, message: str)
         commands.run("sh", "-c", script)
 
 
-def test_a_command_that_is_missing_or_takes_longer_than_its_time_limit_is_an_error() -> None:
-    assert commands.find("no-such-command") is None
-    with pytest.raises(HarnessError, match=r"no-such-command"):
-        commands.run("no-such-command")
-    with pytest.raises(HarnessError, match=r"timed out after 0.1 seconds"):
-        commands.run("sleep", "60", timeout_s=0.1)
-
-
-def test_mounts_below_a_folder_are_found_the_deepest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mounts_below_a_folder_or_a_link_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = ("/run", "/work/a", "/work/a/data 2", "/workshop")
     partitions = [SimpleNamespace(mountpoint=place) for place in places]
     monkeypatch.setattr(psutil, "disk_partitions", lambda **_: partitions)
     assert [str(place) for place in disk.mounted_below(Path("/work"))] == ["/work/a/data 2", "/work/a"]
-
-
-def test_a_disk_is_found_by_a_path_with_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted = tmp_path / "disk" / "run" / "data"
     mounted.mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "disk")

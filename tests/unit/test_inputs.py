@@ -173,12 +173,14 @@ def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: 
         assert output is None or any(name in output for name in names), (value, output)
 
 
-def test_every_number_has_bounds() -> None:
+def test_every_number_has_bounds_and_ports_end_somewhere() -> None:
     """No number is so large that a command computes for minutes: `--partitions 100000000` did."""
     parameters = [(path, parameter) for path, command in COMMANDS.items() for parameter in command.params]
     assert sum(isinstance(parameter.type, Number) for _, parameter in parameters) > len(COMMANDS) / 2
     of_click = (click.types.IntParamType, click.types.FloatParamType)
     assert [(path, parameter.opts) for path, parameter in parameters if isinstance(parameter.type, of_click)] == []
+    with pytest.raises(UsageError, match="--port-base 65530: 8 ports are needed; give 65528 or less"):
+        free_ports(8, base=65_530)
 
 
 SAMPLES = {
@@ -352,11 +354,6 @@ def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expe
     of_a_run = ["run", "--target", "kafka-3.9", "--anomaly", "all"] if arguments.startswith("--") else []
     assert expected in str(answer(capsys, *of_a_run, *shlex.split(arguments)))
     assert not Path("results").exists()
-
-
-def test_ports_end_somewhere() -> None:
-    with pytest.raises(UsageError, match="--port-base 65530: 8 ports are needed; give 65528 or less"):
-        free_ports(8, base=65_530)
 
 
 @pytest.mark.parametrize(("servers", "expected"), [

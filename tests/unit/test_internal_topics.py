@@ -53,27 +53,20 @@ def test_what_only_older_brokers_wrote_has_the_format_of_consumer_groups(message
     assert state(GROUPS, about, value) == "partition metadata of 1 topic"
 
 
-def test_fields_of_a_key() -> None:
+def test_fields_of_a_key_offsets_that_a_group_committed_and_tombstones() -> None:
     about, fields = known(GROUPS, offset_key("g", "data", 0)), {"group": "g", "topic": "data", "partition": 0}
     assert (about.kind, about.text) == ("group coordinator's topic", "group g, data-0")
     assert about.key == DecodedKey("OffsetCommit", fields)
-
-
-def test_tombstones_are_states_too() -> None:
+    assert committed_offset(GROUPS, about, offset_value(60)) == 60
+    assert committed_offset(GROUPS, about, None) is None
+    assert committed_offset(GROUPS, about, b"\0\3") is None
+    assert committed_offset(GROUPS, known(GROUPS, KEY_BYTES["GroupMetadata"]), offset_value(60)) is None
     texts = {
         "OffsetCommit": "no committed offset",
         "GroupMetadata": "no group metadata",
         "ShareGroupMetadata": "no record",
     }
     assert {message: state(GROUPS, known(GROUPS, KEY_BYTES[message]), None) for message in texts} == texts
-
-
-def test_offsets_that_a_group_committed() -> None:
-    about = known(GROUPS, offset_key("g", "data", 0))
-    assert committed_offset(GROUPS, about, offset_value(60)) == 60
-    assert committed_offset(GROUPS, about, None) is None
-    assert committed_offset(GROUPS, about, b"\0\3") is None
-    assert committed_offset(GROUPS, known(GROUPS, KEY_BYTES["GroupMetadata"]), offset_value(60)) is None
 
 
 @pytest.mark.parametrize(("topic", "key", "note"), [

@@ -118,12 +118,6 @@ def test_concurrent_fetches_both_succeed(cache: Path) -> None:
     assert repository.fetches == 2
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"cannot be written \(Not a directory\).*COMPACTION_HARNESS_CACHE"):
-        materialise(DIGESTS, tmp_path / "file" / "0.0.1", Repository(CONTENTS))
-
-
 def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
     dead, living = cache.parent / ".fetching-dead", cache.parent / ".fetching-living"
     for folder in (dead, living):
@@ -134,7 +128,7 @@ def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
     assert living.exists()
 
 
-def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_cache_is_and_that_it_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.targets.lock.read_lock", lambda _target: DIGESTS)
     monkeypatch.setattr(jars, "fetch_locked", Repository(CONTENTS))
     monkeypatch.delenv("COMPACTION_HARNESS_CACHE", raising=False)
@@ -144,6 +138,9 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert is_cached(TARGET)
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "own"))
     assert jars_for(TARGET).directory == tmp_path / "own" / "jars" / "0.0.1"
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"cannot be written \(Not a directory\).*COMPACTION_HARNESS_CACHE"):
+        materialise(DIGESTS, tmp_path / "file" / "0.0.1", Repository(CONTENTS))
 
 
 @pytest.mark.parametrize(

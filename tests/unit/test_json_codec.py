@@ -40,12 +40,9 @@ CONTENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_all_fields() -> None:
+def test_all_fields_and_those_without_a_value_which_are_left_out_where_they_may_be() -> None:
     assert to_json(FULL) == CONTENT
     assert from_json(Outer, json.loads(json.dumps(CONTENT))) == FULL
-
-
-def test_a_field_without_a_value_is_left_out_where_it_may_be() -> None:
     least = Outer(number=1, share=None, counts={})
     assert to_json(least) == {"number": 1, "share": None, "names": [], "counts": {}, "pair": ["", 0]}
     assert from_json(Outer, {"number": 1, "share": None, "counts": {}}) == least

@@ -161,7 +161,7 @@ def test_clean_rejects_a_run_of_a_live_process() -> None:
     assert directory.exists()
 
 
-def test_a_resumed_run_belongs_to_this_process() -> None:
+def test_a_resumed_run_belongs_to_this_process_unless_its_data_are_missing() -> None:
     directory = cut_off("run-s", resumable=True)
     (directory / "data").mkdir()
     with Workspace("run-s", Path("results"), again=True) as workspace:
@@ -172,6 +172,9 @@ def test_a_resumed_run_belongs_to_this_process() -> None:
         assert owner.pid == os.getpid()
         assert owner.resumable, "it may be cut off again"
     assert (directory / "data").is_dir()
+    with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; start a new run"):
+        Workspace("run-w", Path("results"), again=True)
+    assert not (leftovers.work_root() / "run-w").exists()
 
 
 @pytest.mark.parametrize(
@@ -197,12 +200,6 @@ def test_a_keeper_that_takes_long_does_not_end_the_command(monkeypatch: pytest.M
     with Workspace("run-y", Path("results")) as workspace:
         pass
     assert not workspace.path.exists()
-
-
-def test_missing_data_cannot_be_claimed_again() -> None:
-    with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; start a new run"):
-        Workspace("run-w", Path("results"), again=True)
-    assert not (leftovers.work_root() / "run-w").exists()
 
 
 @pytest.mark.parametrize(

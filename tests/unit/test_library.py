@@ -234,15 +234,12 @@ def test_fixtures_have_their_target_from_parameter_marker_option_or_file(
     pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=6)
 
 
-def test_packages_are_typed_and_name_their_plugin_for_pytest() -> None:
+def test_packages_are_typed_and_name_their_plugin_for_pytest_which_costs_nothing_unused(tmp_path: Path) -> None:
     content = tomllib.loads((ROOT / "pyproject.toml").read_text())
     setuptools = content["tool"]["setuptools"]
     for package in (pattern.removesuffix("*") for pattern in setuptools["packages"]["find"]["include"]):
         assert (ROOT / package / "py.typed").is_file()
         assert "py.typed" in setuptools["package-data"][package]
     assert content["project"]["entry-points"]["pytest11"] == {"compaction_harness": pytest_plugin.__name__}
-
-
-def test_the_plugin_costs_nothing_unused(tmp_path: Path) -> None:
     loaded = python(tmp_path, f"import pytest\n{LOADED % 'harness.api.pytest_plugin'}").stdout.split()
     assert loaded == ["harness", "harness.api", "harness.api.pytest_plugin"]

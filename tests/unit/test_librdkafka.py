@@ -25,14 +25,11 @@ def commit(monkeypatch: pytest.MonkeyPatch, *codes: int) -> Mock:
     return consumer
 
 
-def test_a_commit_goes_on_until_the_coordinator_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_goes_on_until_the_coordinator_has_moved_or_another_error(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = commit(monkeypatch, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
     assert (moved.commit.call_count, moved.poll.call_count) == (3, 2)
     assert [offset.offset for offset in moved.commit.call_args.kwargs["offsets"]] == [60]
     assert moved.commit.call_args.kwargs["asynchronous"] is False
-
-
-def test_another_error_and_a_coordinator_that_never_comes_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClientError, match="ILLEGAL_GENERATION"):
         commit(monkeypatch, KafkaError.ILLEGAL_GENERATION)
     monkeypatch.setattr("harness.clients.OPERATION_TIMEOUT_S", -1.0)

@@ -58,14 +58,11 @@ def test_what_a_deposed_controller_wrote_is_left_out(tmp_path: Path) -> None:
     )
 
 
-def test_copies_that_contradict_each_other(tmp_path: Path) -> None:
+def test_copies_that_contradict_each_other_and_a_copy_that_is_not_there(tmp_path: Path) -> None:
     joined = read_metadata_logs(write(tmp_path, {1: [*CREATED, TO_3, TO_2], 2: [*CREATED, TO_2]}))
     assert joined.metadata is None
     text = "the metadata logs of brokers 1 and 2 contradict each other at offset 2, and none is used"
     assert joined.notes == (f"{text}: give copies of one cluster",)
-
-
-def test_a_copy_that_is_not_there_is_left_out(tmp_path: Path) -> None:
     joined = read_metadata_logs({1: tmp_path / "none", **write(tmp_path, {2: LOG})})
     assert leaders(joined) == [1, 2, 3]
     assert "broker 1: its metadata log cannot be read" in joined.notes[0]

@@ -51,10 +51,13 @@ def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
     )
 
 
-def test_a_leader_that_is_set_again_raises_the_leader_epoch(tmp_path: Path) -> None:
+def test_a_leader_that_is_set_again_raises_the_leader_epoch_and_an_unclean_one_recovers(tmp_path: Path) -> None:
     """Like a shrink of the ISR before metadata version 3.6, and a reassignment that removes a replica."""
     metadata = read(tmp_path, *CREATED, change("t", 0, leader=1, isr=(1, 2)), change("t", 0, isr=(1,)))
     assert [(state.leader, state.leader_epoch) for state in states(metadata)] == [(1, 0), (1, 1), (1, 1)]
+    unclean = change("t", 0, leader=3, isr=(3,), leader_recovery_state=1)
+    metadata = read(tmp_path, *CREATED, unclean, change("t", 0, isr=(3, 1)), change("t", 0, leader_recovery_state=0))
+    assert [state.recovering for state in states(metadata)] == [False, True, True, False]
 
 
 def test_a_reassignment(tmp_path: Path) -> None:
@@ -69,12 +72,6 @@ def test_a_reassignment(tmp_path: Path) -> None:
     assert (during.replicas, during.isr, during.leader_epoch) == ((4, 1, 2, 3), (1, 2, 3), 0)
     assert (after.replicas, after.isr, after.leader, after.leader_epoch) == ((4, 1, 2), (4, 1, 2), 1, 1)
     assert (during.directories, after.directories) == (directories(4, 1, 2, 3), directories(4, 1, 2))
-
-
-def test_an_unclean_election_until_its_leader_has_recovered(tmp_path: Path) -> None:
-    unclean = change("t", 0, leader=3, isr=(3,), leader_recovery_state=1)
-    metadata = read(tmp_path, *CREATED, unclean, change("t", 0, isr=(3, 1)), change("t", 0, leader_recovery_state=0))
-    assert [state.recovering for state in states(metadata)] == [False, True, True, False]
 
 
 def test_directories_that_are_not_known(tmp_path: Path) -> None:
@@ -149,16 +146,13 @@ def test_a_snapshot_is_replayed_only_where_the_log_needs_it(tmp_path: Path) -> N
     assert states(read_metadata_log(folder))[0].offset == 1
 
 
-def test_a_snapshot_alone_and_with_a_log_begins_a_history(tmp_path: Path) -> None:
+def test_a_snapshot_alone_and_with_a_log_begins_a_history_and_without_one_creations_do(tmp_path: Path) -> None:
     alone = read(tmp_path / "alone", first_offset=30, snapshots={30: CREATED})
     assert (alone.start_offset, alone.end_offset, states(alone)[0].offset) == (30, 30, 29)
     continued = read(tmp_path, change("t", 0, leader=2), first_offset=10, snapshots={10: CREATED})
     assert continued.histories[T].since_creation, "it never changed before the snapshot"
-
-
-def test_without_a_snapshot_only_what_was_created_since_is_known(tmp_path: Path) -> None:
     log = [change("u", 0, leader=2), *CREATED, change("t", 0, leader=2)]
-    metadata = read(tmp_path, *log, first_offset=7)
+    metadata = read(tmp_path / "without", *log, first_offset=7)
     assert (list(metadata.histories), metadata.start_offset) == ([T], 7)
     assert [state.offset for state in states(metadata)] == [9, 10]
 

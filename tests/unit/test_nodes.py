@@ -126,14 +126,11 @@ def test_a_failed_login_has_its_reason(monkeypatch: pytest.MonkeyPatch, error: E
     assert expected in str(refused.value)
 
 
-def test_an_unknown_host_key_is_rejected_unless_it_is_pinned() -> None:
+def test_an_unknown_host_key_is_rejected_unless_it_is_pinned_or_known(tmp_path: Path) -> None:
     pattern = re.escape(f"give --ssh-host-key {KEY.fingerprint}")
     with pytest.raises(SSHException, match=pattern):
         nodes._Pinned(["SHA256:another"]).missing_host_key(None, "n1", KEY)
     nodes._Pinned([KEY.fingerprint]).missing_host_key(None, "n1", KEY)
-
-
-def test_known_hosts_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"login to root@n1:22 failed: .*No such file"):
         NodeConnection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))
 

@@ -55,10 +55,14 @@ def test_records_above_the_high_watermark_are_left_out(tmp_path: Path) -> None:
     assert "was just elected" in note
 
 
-def test_a_controller_that_does_not_lead_names_the_leader(tmp_path: Path) -> None:
+def test_a_controller_that_does_not_lead_names_the_leader_or_every_controller_is_asked(tmp_path: Path) -> None:
     quorum = FakeQuorum(LOG)
     assert fetched(quorum, tmp_path, ONE).metadata is not None
     assert [port for port, *_ in quorum.asked[:4]] == [1, 1, 3, 3]
+    quorum = FakeQuorum(LOG, names_leader=False)
+    assert fetched(quorum, tmp_path / "all", NOBODY, ONE, LEADER).metadata is not None
+    failed = fetched(quorum, tmp_path / "second", ONE)
+    assert failed == JoinedLog(None, (f"{NOT_FETCHED}: c:1: NotLeaderForPartitionError",))
 
 
 @pytest.mark.parametrize(("moves", "is_fetched"), [(2, True), (3, False)])
@@ -66,13 +70,6 @@ def test_a_log_whose_start_moves_is_fetched_again(tmp_path: Path, moves: int, *,
     joined = fetched(FakeQuorum(LOG, moves=moves), tmp_path)
     assert (joined.metadata is not None) == is_fetched
     assert is_fetched or "serves nothing from offset 3 on" in joined.notes[0]
-
-
-def test_without_the_leaders_address_every_controller_is_asked(tmp_path: Path) -> None:
-    quorum = FakeQuorum(LOG, names_leader=False)
-    assert fetched(quorum, tmp_path, NOBODY, ONE, LEADER).metadata is not None
-    failed = fetched(quorum, tmp_path / "second", ONE)
-    assert failed == JoinedLog(None, (f"{NOT_FETCHED}: c:1: NotLeaderForPartitionError",))
 
 
 def test_a_user_without_the_right_gets_a_note(tmp_path: Path) -> None:

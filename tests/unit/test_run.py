@@ -313,8 +313,12 @@ def test_what_nobody_ever_saw_is_not_gone(unseen: Critical) -> None:
     assert result.startswith("the window does not open: ")
 
 
-def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
+def test_a_window_that_does_not_open_ends_the_wait_and_what_fails_meanwhile_ends_the_run() -> None:
     assert waited(cluster_of(set())) == ["the window does not open: the critical tombstones and markers to be removed"]
+    cluster = cluster_of(EVERYWHERE)
+    cluster.checks.append(Mock(side_effect=HarnessError("broker 3 ended by itself")))
+    with pytest.raises(HarnessError, match="broker 3 ended by itself"):
+        waited(cluster)
 
 
 def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:
@@ -332,10 +336,3 @@ def test_a_gate_that_holds_a_partition_is_not_waited_for(removed: set[tuple[int,
 def test_a_gate_explains_only_what_it_holds_and_what_others_miss(replicas: tuple[int, ...], held: set[int]) -> None:
     with pytest.raises(errors.WaitTimeoutError):
         held_window(replicas, set(), held)
-
-
-def test_what_fails_meanwhile_ends_the_run() -> None:
-    cluster = cluster_of(EVERYWHERE)
-    cluster.checks.append(Mock(side_effect=HarnessError("broker 3 ended by itself")))
-    with pytest.raises(HarnessError, match="broker 3 ended by itself"):
-        waited(cluster)

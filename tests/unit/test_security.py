@@ -183,13 +183,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_security(tmp_path / "nowhere")
 
 
-def test_nothing_shows_the_password(tmp_path: Path, tls: dict[str, str]) -> None:
-    security = read(tmp_path, {**tls, **SASL})
-    shown = f"{security!r} {security} {Address('broker', 9092, security)!r} {Address('broker', 9092, security)}"
-    assert "word" not in shown.replace("'client.properties'", "")
-
-
-def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, tls: dict[str, str]) -> None:
+def test_brokers_ask_for_the_login_of_the_file_and_nothing_shows_it(tmp_path: Path, tls: dict[str, str]) -> None:
     scram = read(tmp_path, {**tls, **SASL})
     assert scram.scram_user == f"SCRAM-SHA-512=[name=ann,password={PASSWORD}]"
     assert scram.for_brokers("CLIENT") == {
@@ -200,6 +194,8 @@ def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, tls: dict[s
     assert plain.scram_user is None
     jaas = r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'
     assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == jaas
+    shown = f"{scram!r} {scram} {Address('broker', 9092, scram)!r} {Address('broker', 9092, scram)}"
+    assert "word" not in shown.replace("'client.properties'", "")
 
 
 SECRET = "the-secret-of-ann"  # noqa: S105

@@ -108,9 +108,18 @@ def test_errors_name_the_path_and_what_to_look_at(at: At) -> None:
         at(InMemoryFiles({}), "/b/x").open()
 
 
-def test_folders_of_this_host() -> None:
+def test_folders_of_this_host_buckets_of_google_and_containers_of_azure() -> None:
     texts = ("a/b", "/a#b", "file:///a/b%20c", "1=a:b")
     assert list(map(place, texts)) == list(map(Path, ("a/b", "/a#b", "/a/b c", "1=a:b")))
+    google: Any = place("gs://b/x")
+    assert (str(google), google.storage.kind, google.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
+    host = "account.dfs.core.windows.net"
+    azure: Any = place(f"abfss://c@{host}/x", {f"{AZURE_KEY}{host}": "hidden"})
+    assert (str(azure), azure.storage.kind, azure.storage.prefix) == (
+        f"abfss://c@{host}/x", "AzureFileSystem", "c",
+    )  # fmt: skip
+    assert dict(azure.storage.options) == {"account_name": "account", "account_key": "hidden"}
+    assert "hidden" not in repr(azure.storage)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +180,3 @@ def test_namenodes(
     assert storage.advice.startswith(f"WebHDFS was asked at {protocol}://{address} as me: see")
     kerberos: Any = place(text, {**conf, AUTHENTICATION: "kerberos"})
     assert options | {"kerberos": True, "user": None} == dict(kerberos.storage.options)
-
-
-def test_buckets_of_google_and_containers_of_azure() -> None:
-    google: Any = place("gs://b/x")
-    assert (str(google), google.storage.kind, google.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
-    host = "account.dfs.core.windows.net"
-    azure: Any = place(f"abfss://c@{host}/x", {f"{AZURE_KEY}{host}": "hidden"})
-    assert (str(azure), azure.storage.kind, azure.storage.prefix) == (
-        f"abfss://c@{host}/x", "AzureFileSystem", "c",
-    )  # fmt: skip
-    assert dict(azure.storage.options) == {"account_name": "account", "account_key": "hidden"}
-    assert "hidden" not in repr(azure.storage)

@@ -55,7 +55,7 @@ def record(key: bytes | None = KEY, value: bytes | None = VALUE_0) -> Record:
     return Record(0, 0, key, value)
 
 
-def test_values_of_kafka_are_known_and_other_versions_are_not() -> None:
+def test_values_of_kafka_in_every_state_are_known_and_other_versions_are_not() -> None:
     state = TransactionState("payments-ü", 5_000_000_000, "CompleteCommit")
     assert transaction_state(record(value=VALUE_0)) == transaction_state(record(value=VALUE_1)) == state
     assert transaction_state(record(value=None)) == TransactionState("payments-ü", None, None), "it is forgotten"
@@ -63,9 +63,6 @@ def test_values_of_kafka_are_known_and_other_versions_are_not() -> None:
     assert transaction_state(record(key=b"\0\1" + KEY[2:])) is None
     assert transaction_state(record(value=b"\0\2" + VALUE_1[2:])) is None
     assert transaction_state(record(value=b"\xff\xff" + VALUE_1[2:])) is None
-
-
-def test_every_state() -> None:
     for number, name in enumerate(STATES):
         value = VALUE_0[:STATE_AT] + bytes([number]) + VALUE_0[STATE_AT + 1 :]
         assert transaction_state(record(value=value)) == TransactionState("payments-ü", 5_000_000_000, name)

@@ -8,20 +8,17 @@ from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
 from harness.models.clock import EPOCH_MS, VirtualClock
 
 
-def test_time_passes_up_to_what_is_waited_for_and_no_further() -> None:
+def test_time_passes_up_to_what_is_waited_for_and_what_is_due_at_once_has_the_order_of_asking() -> None:
     clock, done = VirtualClock(), list[str]()
     clock.after(3600, partial(done.append, "late"))
     clock.after(5, partial(done.append, "early"))
     assert clock.wait_until(lambda: "early" in done, 10, "it") is True
     assert (clock.now_s(), done) == (5, ["early"])
     assert clock.time_ms() == EPOCH_MS + 5000
-
-
-def test_what_is_due_at_one_moment_is_done_in_the_order_of_asking() -> None:
-    clock, done = VirtualClock(), list[int]()
+    clock, numbers = VirtualClock(), list[int]()
     for number in range(5):
-        clock.after(1, partial(done.append, number))
-    clock.wait_until(lambda: done == [0, 1, 2, 3, 4], 2, "all, in their order")
+        clock.after(1, partial(numbers.append, number))
+    clock.wait_until(lambda: numbers == [0, 1, 2, 3, 4], 2, "all, in their order")
 
 
 def test_a_wait_ends_at_its_bound_and_at_the_limit_of_the_whole_run() -> None:
