@@ -66,14 +66,11 @@ def test_outages_are_run_in_order(ledger: Ledger, attempts: list[Attempt]) -> No
     assert ledger.attempts() == attempts
 
 
-def test_a_night_that_was_cut_off_goes_on(ledger: Ledger) -> None:
+def test_a_night_goes_on_where_it_was_cut_off_but_begins_no_run_for_too_long(ledger: Ledger, tmp_path: Path) -> None:
     ledger.end(failed(0))
     with (ledger.path / ATTEMPTS).open("a") as file:
         file.write('{"event": "ended", "outage": 1, "num')
     assert worked(ledger, [ended(0, 2), ended(1)]).begun == [(0, 2), (1, 1)]
-
-
-def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "n", plan_of(nemeses=["kill", "none"], repeats=2))
     progress = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
     assert progress.begun == [(0, 1), (1, 1)]

@@ -204,16 +204,13 @@ def play(
     return [(event["type"], event["f"], event.get("txn")) for event in events if event["type"] != "invoke"]
 
 
-def test_a_transaction_begins_with_its_first_record(tmp_path: Path) -> None:
+def test_a_transaction_begins_with_its_first_record_and_anew_where_the_client_died(tmp_path: Path) -> None:
     assert play(tmp_path / "no transaction", FakeLibrary(), COMMIT, ABORT) == [("ok", "init", None)]
     done = play(tmp_path / "two", FakeLibrary(), PUT, PUT, COMMIT, PUT, ABORT)
     assert done == [
         ("ok", "init", None), ("ok", "begin", 1), ("ok", "produce", 1), ("ok", "produce", 1), ("ok", "commit", 1),
         ("ok", "begin", 2), ("ok", "produce", 2), ("ok", "abort", 2), ("ok", "init", None),
     ]  # fmt: skip
-
-
-def test_a_client_that_dies_ends_nothing_and_begins_anew(tmp_path: Path) -> None:
     library = FakeLibrary()
     done = play(tmp_path, library, PUT, Die("c"), PUT, COMMIT)
     assert [f for _, f, _ in done].count("init") == 3, "at first, after its death, and in the end"

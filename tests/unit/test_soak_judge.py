@@ -177,16 +177,6 @@ def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
     assert judged(actual, [REOPENED])["verdict"] == AS_EXPECTED
 
 
-def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None:
-    checked = CheckedRound(guarantees=[violated("order", "out of order")])
-    result = verdict(truth(), checked)
-    assert result["verdict"] == UNKNOWN
-    assert result["unexplained"][0]["explanation"] == "the guarantee order is violated: out of order"
-    stuck = Wrong(STUCK, "k", "open", "aborted", 1, 7, 9)
-    both = replace(checked, findings=[row("stuck-lso")])
-    assert verdict(truth(stuck), both)["unexplained"] == [], "the finding explains it"
-
-
 def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
     audited = replace(AUDITED, findings=(row("tombstone-divergence", broker=1),))
     result = judged(JudgeResults(RoundEvidence(truth()), NOTHING, audited))
@@ -357,10 +347,17 @@ def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() ->
     assert verdict_on(plain, OF_OUTCOMES)["verdict"] not in {AS_EXPECTED, CLEAN}
 
 
-def test_offsets_that_were_given_again_are_no_violation() -> None:
+def test_a_violated_guarantee_without_a_finding_is_unexplained_but_for_offsets_given_again() -> None:
     checked = CheckedRound(guarantees=[violated("offsets", "another record at offset 9")])
     assert verdict_on(truth_of({}), ALONE, checked=checked)["unexplained"] == []
     assert len(verdict_on(truth_of({}), checked=checked)["unexplained"]) == 1
+    checked = CheckedRound(guarantees=[violated("order", "out of order")])
+    result = verdict(truth(), checked)
+    assert result["verdict"] == UNKNOWN
+    assert result["unexplained"][0]["explanation"] == "the guarantee order is violated: out of order"
+    stuck = Wrong(STUCK, "k", "open", "aborted", 1, 7, 9)
+    both = replace(checked, findings=[row("stuck-lso")])
+    assert verdict(truth(stuck), both)["unexplained"] == [], "the finding explains it"
 
 
 @pytest.mark.parametrize("offset", [8, 12])

@@ -86,11 +86,6 @@ def test_clean_is_earned_after_an_absence(facts: Facts, how: str) -> None:
     assert (how in str(earned), lacking) == (True, "")
 
 
-def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
-    facts = [{**row, "kind": "tombstone"} for row in (fact(1), fact(3), returned(has_payload=False))]
-    assert earn(facts, critical=["tombstone"])[0] == REMOVED_WHILE_ABSENT
-
-
 @pytest.mark.parametrize(("facts", "words"), [
     (absent(had_payload=False), "broker 2 did not have the payload"),
     (absent(log_end_before=30), "broker 2 was not behind"),
@@ -215,10 +210,12 @@ def test_each_absent_broker_has_to_have_been_behind(facts_of_3: Facts, expected:
     assert earn(facts, replicas={"0": [1, 4, 2, 3]}, absent=(2, 3)) == expected
 
 
-def test_every_kind_of_critical_record_has_to_earn_it() -> None:
+def test_every_kind_of_critical_record_has_to_earn_it_a_delete_also_by_a_value_that_is_gone() -> None:
     facts = [*EXPOSED, *({**row, "kind": "tombstone", "critical_offset": 12} for row in EXPOSED[:2])]
     expected = f"{NOTHING_KNOWN.replace('marker', 'tombstone')}[2]"
     assert earn(facts, critical=["tombstone", "marker"])[1] == expected
+    facts = [{**row, "kind": "tombstone"} for row in (fact(1), fact(3), returned(has_payload=False))]
+    assert earn(facts, critical=["tombstone"])[0] == REMOVED_WHILE_ABSENT
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
