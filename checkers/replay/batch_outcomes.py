@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.window import WindowSpec
 
-from checkers.evidence.tables import PARTITION, REPLICA, UNBOUNDED, Evidence, at_first, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, Evidence, at_first, checkpointed, colocated
 from harness.broker_files.segments.records import ABORT, COMMIT, MARKERS
 
 PRODUCER = (*PARTITION, "producer_id")
@@ -119,23 +119,27 @@ def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
 
     A returning broker truncates such a tail before it follows (KIP-101, KIP-279). Leader epochs rise along a log, and
     all replicas have the same leader epoch at the same offset. If one replica has an epoch at or before an offset, and
-    another replica has a lower epoch *at* that offset, a deposed leader wrote the latter record. The start of an epoch
-    comes from a replica's ``leader-epoch-checkpoint``, else from the replica's first batch of that epoch. If compaction
-    has removed that batch, the tail seems to begin later.
+    another replica has a lower epoch *at* that offset, a deposed leader wrote the latter record. Or, if the latter log
+    has a still higher epoch, the former record: that leader failed, and the leader before was elected again. The start
+    of an epoch comes from a replica's ``leader-epoch-checkpoint`` (unless the log ends there: that leader wrote
+    nothing), else from its first batch of that epoch. If compaction has removed it, the tail seems to begin later.
     """
-    checkpoints = epochs.select(*PARTITION, "leader_epoch", "start_offset")
+    newest = f.max("leader_epoch").over(Window.partitionBy(*REPLICA)).alias("newest")
+    places = batches.select(*REPLICA, "base_offset", "last_offset", "leader_epoch", newest)
+    logs = places.groupBy("newest", *REPLICA).agg(f.max("last_offset").alias("log_last"))
+    checkpoints = epochs.join(colocated(logs), REPLICA).where("start_offset <= log_last")
     starts = (
-        batches.select(*PARTITION, "leader_epoch", f.col("base_offset").alias("start_offset"))
-        .unionByName(checkpoints)
-        .groupBy(*PARTITION, f.col("leader_epoch").alias("newer_epoch"))
+        places.withColumnRenamed("base_offset", "start_offset")
+        .unionByName(checkpoints, allowMissingColumns=True)
+        .groupBy(*PARTITION, f.struct("broker", "newest", "leader_epoch").alias("other"))
         .agg(f.min("start_offset").alias("start_offset"))
     )
-    places = batches.select(*REPLICA, "base_offset", "last_offset", "leader_epoch")
     return (
         colocated(places.join(colocated(starts), PARTITION))
-        .where("newer_epoch > leader_epoch AND start_offset <= last_offset")
+        .where("other.leader_epoch > leader_epoch AND start_offset <= last_offset")
+        .withColumn("broker", f.expr("if(newest > other.newest, other.broker, broker)"))
         .groupBy(*REPLICA)
-        .agg(f.min(f.greatest("start_offset", "base_offset")).alias("stale_from"))
+        .agg(f.min("start_offset").alias("stale_from"))
     )
 
 
@@ -156,5 +160,5 @@ def side_files_before(evidence: Evidence, tails: DataFrame) -> Evidence:
 
 
 def _before(table: DataFrame, tails: DataFrame, end: Column) -> DataFrame:
-    is_before = f.coalesce(end <= f.coalesce("stale_from", f.lit(UNBOUNDED)), f.lit(True))
+    is_before = f.coalesce(end <= f.col("stale_from"), f.lit(True))
     return checkpointed(colocated(table).join(tails, REPLICA, "left").where(is_before).select(*table.columns))

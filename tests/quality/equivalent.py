@@ -34,7 +34,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "removals._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
-    "batch_outcomes.unreplicated_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
+    "batch_outcomes.unreplicated_tails: start_offset <= log_last -> start_offset < log_last": "its last batch is there",
+    "batch_outcomes.unreplicated_tails: newest > other.newest -> newest >= other.newest": (
+        "all logs that reach an epoch are the same before it"
+    ),
     "batch_outcomes.without_unreplicated_tails: .where('first_in_batch') -> nothing": "its rows have the same columns",
     "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",

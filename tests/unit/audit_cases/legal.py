@@ -39,6 +39,7 @@ LEGAL_CASES = [
 
 BEFORE = led(0, put(0, "K"), put(1, "L"))
 STALE = led(0, put(2, "M"), put(3, "L"), put(4, "K"))
+AGAIN = copy(1, *led(0, put(1, "L"), put(2, "K")), *led(2, put(3, "N")), epochs={0: 0, 2: 3})
 LINEAGE_CASES = [
     clean("a stale tail, by the batches' epochs",
         copy(1, *BEFORE, *led(1, put(2, "K"), put(3, "N"))), copy(2, *BEFORE, *STALE),
@@ -61,6 +62,13 @@ LINEAGE_CASES = [
     clean("a stale tail that begins with an ABORT, where the newer leader has written the COMMIT",
         copy(1, *led(0, put(0, "K"), put(1, "L", T1)), *led(1, commit(2, T1), put(3, "N"))),
         copy(2, *led(0, put(0, "K"), put(1, "L", T1), abort(2, T1))), says="2 replicas were read to offset 2 and agree",
+    ),
+    clean("a stale tail of a leader that failed before the leader before, elected again, was truncated",
+        AGAIN, copy(2, *BEFORE, *led(1, put(2, "M")), epochs={0: 0, 1: 2}),
+        says="2 replicas were read to offset 2 and agree",
+    ),
+    clean("no stale tail, as the leader that failed had written nothing",
+        AGAIN, copy(2, *BEFORE, epochs={0: 0, 1: 2}), says="2 replicas were read to offset 2 and agree",
     ),
     clean("leaders that followed each other",
         *both(*BEFORE, *led(1, put(2, "K")), *led(4, put(3, "N")), epochs={0: 0, 1: 2, 4: 3}),
