@@ -16,6 +16,7 @@ from harness.broker_files.segments.batches import CorruptLogError, iter_batches,
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 from harness.broker_files.side_files.producer_state import read_producer_snapshot
+from harness.errors import raised_as
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:
@@ -63,12 +64,10 @@ def _coordinators(path: Path) -> Iterator[Row]:
     """Yield the states of a log of transaction states, or the latest ones that a coordinator answered."""
     if path.name == COORDINATOR:
         (transactions,) = parse.fields_of(parse.json_object(path.read_bytes(), str(path)), ("transactions",), str(path))
+        expected = "a transactional id, a producer id and a state"
         for entry in transactions:
-            try:
+            with raised_as(parse.NotReadableError, f"{path}: {entry} is not {expected}", TypeError, ValueError):
                 transactional_id, producer_id, state = entry
-            except (TypeError, ValueError) as error:
-                problem = f"{path}: {entry} is not a transactional id, a producer id and a state"
-                raise parse.NotReadableError(problem) from error
             yield 0, transactional_id, producer_id, state
         return
     for batch in until_cut(iter_batches(path.read_bytes(), source=str(path))):

@@ -208,10 +208,9 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, 1):
             place = f"{path} line {number}"
             event = json_object(line, place)
-            try:
-                yield {**event, "key": key_of(event)}
-            except ValueError as error:
-                raise NotReadableError(f"{place} has an invalid key: {error}") from error
+            with raised_as(NotReadableError, f"{place} has an invalid key", ValueError):
+                key = key_of(event)
+            yield {**event, "key": key}
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
@@ -246,10 +245,8 @@ def fields_of(content: dict[str, Any], names: Sequence[str], place: str) -> Row:
 
 def json_object(text: bytes, place: str) -> dict[str, Any]:
     """Return a JSON object. Raises `NotReadableError`, which names the place, for anything else."""
-    try:
+    with raised_as(NotReadableError, f"{place} is not JSON", ValueError, RecursionError):
         content = json.loads(text)
-    except ValueError as error:
-        raise NotReadableError(f"{place} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise NotReadableError(f"{place} is not a JSON object")
     return content

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from test_checkers import by_run
 
 from checkers import guarantees
-from checkers.evidence.parse import retentions_ms
+from checkers.evidence.parse import NotReadableError, json_object, retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.replay.judged import judge
 from harness.judge.check import collected
@@ -325,6 +325,11 @@ def test_guarantee(case: Case, guaranteed: dict[str, Rows]) -> None:
 )
 def test_retentions(manifest: dict[str, Any], expected: tuple[int | None, int | None]) -> None:
     assert retentions_ms(manifest) == expected
+
+
+def test_json_that_is_nested_too_deeply() -> None:
+    with pytest.raises(NotReadableError, match="line 3 is not JSON: maximum recursion depth exceeded"):
+        json_object(b"[" * 100_000, "line 3")
 
 
 def test_a_retention_that_is_no_number() -> None:

@@ -9,6 +9,7 @@ neither transactions nor delete horizons.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from mmap import mmap
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from zlib import crc32
@@ -17,7 +18,7 @@ from crc32c import crc32c
 
 from harness.broker_files.segments.codecs import CODECS, Codec, decompress
 from harness.broker_files.segments.records import MAX_INT64, Marker, Record, read_marker, read_record
-from harness.errors import HarnessError
+from harness.errors import HarnessError, raised_as
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
 
@@ -258,10 +259,8 @@ def marker(batch: Batch, *, source: str) -> Marker | None:
     if not batch.is_control or batch.is_empty:
         return None
     record = next(iter_records(batch, source=source))
-    try:
+    with raised_as(partial(CorruptLogError, source, batch.position), "malformed control record", ValueError):
         return read_marker(record)
-    except ValueError as error:
-        raise CorruptLogError(source, batch.position, f"malformed control record: {error}") from error
 
 
 def batch_digest(base_offset: int, crc: int) -> int:
