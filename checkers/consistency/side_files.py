@@ -13,7 +13,7 @@ Verifies, for copies of folders, and for logs that were read from a running clus
   cluster only transactions that began below the bound count, and one that is open in the answer may have ended since.
 
 Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone;
-last stable offsets that lag; answers about offsets below the log start.
+last stable offsets that lag; offsets below the log start, which a broker does not read when it starts.
 Source: `ProducerStateManager`, `TransactionIndex`; DescribeProducers (KIP-664).
 """
 
@@ -70,8 +70,8 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         colocated(in_snapshot.drop("as_of").join(in_log, _PRODUCER, "full"))
         .join(colocated(ended), _PRODUCER, "left_anti")
         .join(last_segments, REPLICA)
-        # A raised log start offset removes a transaction's first batches from the log, not from the snapshot.
-        .where("NOT in_snapshot <=> in_log AND NOT coalesce(in_snapshot < log_start, false)")
+        # A raised log start offset removes first batches from the log, or from the state that a broker reads from it.
+        .where("NOT in_snapshot <=> in_log AND NOT least(in_snapshot, in_log) < log_start")
         .select(
             *_doubt_at(f.coalesce("in_snapshot", "in_log")),
             reason(
@@ -93,10 +93,10 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .withColumn("inside", f.expr("coalesce(entry.first_offset <= at, false)"))
         .withColumn("is_aborted", f.expr("belief = 'aborted'"))
         .where("inside != is_aborted OR (is_aborted AND entry.last_offset != decided_by)")
-        .groupBy(*REPLICA)
+        .join(replicas.select(*REPLICA, "log_start", "last_segment", "last_stable_offset", "listed_to"), REPLICA)
+        .where("at >= log_start AND (last_segment IS NOT NULL OR (at < last_stable_offset AND at < listed_to))")
+        .groupBy("last_segment", *REPLICA)
         .agg(*at_first("at", "inside", "belief", "producer_id"))
-        .join(replicas.select(*REPLICA, "last_segment", "last_stable_offset", "listed_to"), REPLICA)
-        .where("last_segment IS NOT NULL OR (at < last_stable_offset AND at < listed_to)")
         .select(
             *_doubt_at(f.col("at"), f.expr(f"if(inside, '{LIST}', '{BATCH}')")),
             reason(
@@ -141,8 +141,9 @@ def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) 
         )
     )
     stable_past_open = (
-        opened.join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
-        .where("last_stable_offset > first_offset")
+        opened.join(replicas.select(*REPLICA, "last_stable_offset", "log_start"), REPLICA)
+        # It is the log start for a transaction that began before (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
+        .where("last_stable_offset > greatest(first_offset, log_start)")
         .select(
             *_doubt_at(f.col("first_offset")),
             reason(

@@ -144,6 +144,12 @@ EDGE_CASES = [
         copy(1, put(3, "L", T1), END, log_start=2, snapshots={10: {T1: 0}}),
         copy(2, put(0, "K", T1), put(3, "L", T1), END),
     ),
+    clean("side files hold transactions that began before the log start from later batches on",
+        *both(
+            put(0, "K", T1), put(1, "M", U1), put(3, "L", T1), put(4, "N", U1), abort(5, T1), END,
+            log_start=2, index=(aborted(T1, 3, 5),), snapshots={10: {U1: 4}},
+        ),
+    ),
     unknown("a .txnindex has an aborted transaction end at another marker",
         copy(1, *HIDDEN_ALIKE, index=(aborted(T1, 0, 3),)), copy(2, *HIDDEN_ALIKE),
         says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is",
