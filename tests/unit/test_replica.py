@@ -79,9 +79,10 @@ def test_replicas_are_read_to_their_ends_where_the_first_of_them_use_up_the_answ
     held = Held(log_start + 2, log_start + 2, log_start=log_start, batches=batches)
     broker = FakeBroker({tp: [held] for tp in (TP, OTHER, ("u", 0))}, answer_bytes=len(batches[0]))
     reader = WireReader(cast("Connection", broker))
-    states = reader.read(broker.states)
-    assert {tp: states[tp].records for tp in states} == dict.fromkeys(broker.states, b"".join(batches))
-    assert {end.log_end for end in reader.ends(dict.fromkeys(broker.states, 0)).values()} == {log_start + 2}
+    states = reader.read(broker.states).values()
+    assert [isinstance(state, ReplicaState) and state.records for state in states] == [b"".join(batches)] * 3
+    ends = reader.ends(dict.fromkeys(broker.states, 0)).values()
+    assert [isinstance(end, ReplicaEnds) and end.log_end for end in ends] == [log_start + 2] * 3
 
 
 def test_who_does_not_say_where_a_log_starts_leaves_it_unread() -> None:
