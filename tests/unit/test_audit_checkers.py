@@ -41,7 +41,7 @@ LET_GO = {
 
 ALONE = (
     "alive, and the tombstone is still elsewhere",
-    "open everywhere, and its coordinator is done",
+    "open everywhere, and its coordinator is done: hanging, unless another replica was not copied",
     "the COMMIT inside the span of a .txnindex lies before the other log's start",
 )
 """Replicas that differ, that hold a transaction open, whose `.txnindex` has a span: each is reason to look closer."""

@@ -318,7 +318,7 @@ def test_a_refused_entry_is_not_written_again() -> None:
     assert len(brokers.written) == 1
 
 
-def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address]) -> None:
+def test_two_guards_never_lead_at_once_and_one_takes_over_from_the_other(bootstrap: list[Address]) -> None:
     create_channel(bootstrap)
 
     def joined() -> GroupLeadership:
@@ -329,7 +329,8 @@ def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address
     CLOCK.wait_until(first.leads, 20, "the lead")
     second = joined()
     with pytest.raises(WaitTimeoutError):
-        CLOCK.wait_until(lambda: second.leads() or not first.leads(), 5, "a change of the lead")
+        # The mock's topics have four partitions: the first of them may move to the guard that comes later.
+        CLOCK.wait_until(lambda: first.leads() and second.leads(), 5, "two leads")
     first.close()
     CLOCK.wait_until(second.leads, 30, "the other's lead")
     second.close()
