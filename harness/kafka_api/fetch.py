@@ -260,7 +260,7 @@ class WireReader:
                     del offsets[tp]
 
     def _fetch(self, offsets: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, ReplicaState | str]:
-        """Fetch at these offsets. A log that has none of them is left out, and ``offsets`` has its start then."""
+        """Fetch at these offsets. A log without its offset is left out: ``offsets`` then has the log start."""
         answers = self.connection.ask(fetch(offsets, replica_id=replica_id))
         outside = [tp for tp, answer in answers.items() if answer == OUT_OF_RANGE]
         log_starts = self.connection.ask(list_log_starts(outside)) if outside else {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches
-from harness.errors import UsageError
+from harness.errors import UsageError, raised_as
 from harness.host import leftovers
 from harness.run_folder import inventory
 from harness.run_folder.store import MANIFEST, RUNNING, SCHEMA, RunFolder
@@ -80,12 +80,10 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
     damaged = f"the run folder is damaged: {folder.manifest_path}"
-    try:
+    with raised_as(UsageError, damaged, OSError, ValueError):
         if not folder.manifest_path.is_file():
             raise UsageError(f"{path} is not a run folder: it has no {MANIFEST}")
         content = json.loads(folder.manifest_path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{damaged}: {error}") from error
     if isinstance(content, dict) and content.get("schema", SCHEMA) != SCHEMA:
         raise UsageError(f"{folder.manifest_path} has schema {content['schema']}, and this version reads {SCHEMA}")
     required = (*needed, "status", "owner")

@@ -34,7 +34,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "removals._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
-    "batch_outcomes.unreplicated_tails: start_offset <= log_last -> start_offset < log_last": "its last batch is there",
+    "batch_outcomes.unreplicated_tails: start_offset <= log_last -> start_offset < log_last": "logs keep a last batch",
     "batch_outcomes.unreplicated_tails: newest > other.newest -> newest >= other.newest": (
         "all logs that reach an epoch are the same before it"
     ),

@@ -93,7 +93,7 @@ def test_who_carried_out_an_aborted_delete_is_accused_and_not_who_kept_the_value
 
 @pytest.mark.parametrize("never", [False, True])
 def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_removes_a_copy(*, never: bool) -> None:
-    """The logs have transactions, also where a cluster without ``__transaction_state`` is said to have had none."""
+    """The logs have transactions, even if the cluster has no ``__transaction_state``."""
     (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, never=never)
     assert not result["decided"]
     served = {"the value of offset 5": [1, 3], "nothing": [2]}

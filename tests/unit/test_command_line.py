@@ -42,7 +42,7 @@ LEAVES = dict(leaves())
 
 
 def help_of(*words: str) -> str:
-    """As in a pipe: 100 columns."""
+    """Return the help of a command in 100 columns, as in a pipe."""
     return CliRunner().invoke(cli, [*words, "--help"], terminal_width=100).stdout
 
 

@@ -238,7 +238,7 @@ def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_don
     begun = {TP: replace(AUDITED_ENTRY, audit=audit, is_done=is_done)}
     result = prepared(answers(), begun=begun)
     assert len(result.entries) == begins
-    assert bool(result.notes) == (is_done and not begins), "that nothing is done is said"
+    assert bool(result.notes) == (is_done and not begins), "a note names a repair that has ended before"
 
 
 def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stops_the_command() -> None:

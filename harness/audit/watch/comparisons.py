@@ -27,7 +27,7 @@ from harness.spark.workspace_session import forget, has_ended
 MOST_IN_BATCH: Final = 1000
 """Partitions that are compared together: nearly empty ones take about as long as a single one.
 
-Partitions whose comparison failed are compared by halves of those that failed together, until the cause is alone.
+If the comparison of several partitions fails, each half of them is compared separately, until the cause is alone.
 """
 MS: Final = 1000
 
