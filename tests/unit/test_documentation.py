@@ -1,6 +1,7 @@
 """Every `harness` command of a page can be parsed: its name, its options, and the form of their values."""
 
 import importlib
+import json
 import re
 import shlex
 import tomllib
@@ -124,6 +125,15 @@ def test_links_of_the_readme_are_absolute_and_lead_to_files_of_the_checkout() ->
     assert {path for path in paths if not (ROOT / path).is_file()} == {
         "https://www.redpanda.com/blog/kafka-log-compaction-bug-fix-streaming"
     }
+
+
+def test_the_first_finding_of_the_readme_is_what_the_log_of_its_bench_has() -> None:
+    rows = list(map(json.loads, (ROOT / "results" / "dependable-days.jsonl").read_text().splitlines()))
+    with_fault = [row for row in rows if row["nemesis"] != "none"]
+    found, all_clean = sum(row["ok"] for row in with_fault), len(rows) - len(with_fault)
+    assert [row["verdict"] for row in rows if row["nemesis"] == "none"] == ["clean"] * all_clean
+    runs = f"{found} of {len(with_fault)} runs"
+    assert f"| {runs} | {runs} | 0 of {all_clean} runs |" in (ROOT / "README.md").read_text()
 
 
 def test_every_command_has_a_page_without_words_of_click(monkeypatch: pytest.MonkeyPatch) -> None:
