@@ -35,6 +35,7 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (BEGUN, JOINED, RecordProgress(REBUILT)),
         (BEGUN, replace(COPYING, leader_epoch=9), RecordProgress(AGAIN)),
         (BEGUN, replace(JOINED, leader_epoch=10), RecordProgress(replace(BEGUN, copy=None))),
+        (BEGUN, replace(JOINED, is_held=False), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=3, leader_epoch=9), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Action.ELECT),
         (REBUILT, JOINED, Reassign((1, 2, 3))),
@@ -65,7 +66,8 @@ def test_the_next_step(entry: PartitionRepair, observed: steps.ObservedPartition
         (REBUILT, replace(JOINED, removing=frozenset({2})), Wait, "the end of the reassignment"),
         (ENTRY, replace(SEEN, topic_id="another"), Stop, "deleted and created again"),
         (ENTRY, replace(SEEN, min_insync=3), Stop, "it takes a spare broker"),
-        (ENTRY, replace(SEEN, replicas=(1, 2), isr=frozenset({1, 2})), Stop, "it takes a spare broker"),
+        (ENTRY, replace(SEEN, replicas=(1, 2), isr=frozenset({1, 2})), Stop, "somebody removed the one of 3; before"),
+        (REBUILT, replace(SEEN, replicas=(2, 1), isr=frozenset({1, 2})), Stop, "1, 2, 3 had the replicas: assign"),
         (replace(ENTRY, copies=steps.MOST_COPIES), SEEN, Stop, "leaders change too often"),
     ],
 )

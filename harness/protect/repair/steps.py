@@ -213,7 +213,8 @@ def next_step(entry: PartitionRepair, observed: ObservedPartition, rules: Rules 
 
     broken = {rule for rule, holds in rules.items() if not holds(entry, observed)}
     if Rule.HELD in broken:
-        return Action.HOLD
+        # A cleaner may have removed records during the copy.
+        return Action.HOLD if entry.copy is None else RecordProgress(replace(entry, copy=None))
     if Rule.RIGHT_LEADER in broken:
         return _hand_over(entry, observed)
     step = _follow if entry.copy is not None else _remove
@@ -226,12 +227,17 @@ def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop |
         return Stop(RECREATED, is_final=True)
     if observed.leader < 0:
         return Wait("a leader")
-    if foreign := (observed.adding | observed.removing | frozenset(observed.replicas)) - entry.brokers:
-        if not observed.adding | observed.removing:
-            before = ", ".join(map(str, entry.replicas))
-            why = f"somebody assigned a replica to broker {min(foreign)}; before the repair, {before} had the replicas"
-            return Stop(f"{why}: assign brokers, and audit again", is_final=True)
+    ongoing, present = observed.adding | observed.removing, frozenset(observed.replicas)
+    foreign = (ongoing | present) - entry.brokers
+    if foreign and ongoing:
         return Wait(f"the end of another reassignment, which has broker {min(foreign)}")
+    # The repair removes one replica at a time. Another one that is assigned again may keep its old log.
+    removed = frozenset(entry.replicas) - present - {entry.current}
+    if foreign or removed:
+        change = f"assigned a replica to broker {min(foreign)}" if foreign else f"removed the one of {min(removed)}"
+        before = ", ".join(map(str, entry.replicas))
+        why = f"somebody {change}; before the repair, {before} had the replicas"
+        return Stop(f"{why}: assign brokers, and audit again", is_final=True)
     if entry.copy is not None and observed.leader_epoch < entry.copy.leader_epoch:
         return Wait("metadata that are as new as the progress of the repair")
     return None
