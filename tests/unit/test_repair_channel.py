@@ -58,6 +58,18 @@ def test_a_hold_pauses_or_says_why_not_and_a_release_puts_back_what_was_found() 
         holds_of(cluster).hold(["t"])
 
 
+def test_a_topic_whose_settings_somebody_changed_during_the_pause_is_paused_again() -> None:
+    cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}})
+    holds = holds_of(cluster)
+    holds.hold(["t"])
+    cluster.explicit["t"] = {DIRTY_RATIO: "0.3", MAX_LAG_MS: cluster.explicit["t"][MAX_LAG_MS]}
+    holds.hold(["t"])
+    holds.hold(["t"])
+    assert cluster.is_paused("t")
+    holds.release(["t"])
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.3"}}
+
+
 def test_what_was_found_is_kept_before_anything_changes(cluster: FakeCluster) -> None:
     holds_of(cluster).hold(["t"])
     order = [name for name in cluster.asked if name in {"append", "alter"}]

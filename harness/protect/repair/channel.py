@@ -21,6 +21,7 @@ from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.connection import NotRegisteredError
 from harness.protect.guard import decide
+from harness.protect.guard.cluster import PAUSE
 from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, entry_of
 from harness.protect.repair.steps import PartitionRepair
 
@@ -153,6 +154,10 @@ class ChannelHolds:
         channel = self.journal.channel
         now_ms = channel.clock.time_ms()
         state, read = channel.read(), self.cluster.settings(topics)
+        # Where somebody changed a setting during the pause, the pause begins again, and restores that value.
+        paused = {t: pause for t in to_pause if (pause := state.pauses.get(t)) and pause.previous.keys() < PAUSE.keys()}
+        begins = {topic: replace(pause, phase=PausePhase.PAUSING) for topic, pause in paused.items()}
+        state = replace(state, pauses={**state.pauses, **begins})
         steps = decide.steps(to_pause, state, read.settings, f"{channel.writer} {now_ms}", now_ms)
         # Nobody needs the previous settings of a deleted topic.
         gone = [replace(state.pauses[t], phase=PausePhase.RELEASED) for t in sorted(read.gone & state.pauses.keys())]
