@@ -165,9 +165,12 @@ class TestClusters:
         replica = exposed_replica({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
         assert (replica.broker, replica.level) == (2, Level.AT_RISK)
         assert "it is not registered with the cluster" in replica.sentence
-        cluster = audited({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
+        brokers = {1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [Held(4, 4, log_end=5)]})}
+        cluster = audited(brokers, settings={"cleanup.policy": "delete"}, isr=(1,))
         (topic,) = exposures.exposure(cluster).topics
         assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
+        positions = {p.fetch_offset for r in brokers[1].named("Fetch") for t in r.topics for p in t.partitions}
+        assert positions == {10}, "missing batches were read"
 
     @pytest.mark.parametrize(("sizes", "added", "left_s", "text"), [
         ({TP: 3000}, FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30), (3000 - 360) / 10, BYTES),

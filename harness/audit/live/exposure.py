@@ -116,7 +116,7 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
     answers = answers or prefilter(cluster)
     frozen = list(frozen_replicas(cluster, answers))
     copies, notes = copy_lags.measure_copies(cluster)
-    lags = copy_lags.find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    adding = {(copy.broker, copy.partition) for copy in copies}
     now_ms = cluster.client.clock.time_ms()
     topics = []
     for topic in cluster.state.topics:
@@ -128,7 +128,8 @@ def exposure(cluster: AuditedCluster, answers: Prefiltered | None = None) -> Exp
             # A topic that is not compacted loses nothing through replicas that are behind, but it can be frozen.
             facts.append("not compacted")
         else:
-            behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
+            lags = copy_lags.find_lags(cluster, topic, answers.statuses, adding)
+            behind = [judge_lag(lag, settings, now_ms) for lag in lags]
             behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
             count = f"{_count_text(behind)} out of the ISR or being added" if behind else "every replica is in the ISR"
             facts += [count, _retention_text(settings.window_ms)]

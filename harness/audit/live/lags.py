@@ -6,7 +6,7 @@ longer, if nothing was written at first or a cleaner has removed the first recor
 also show the next removal among them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -73,26 +73,27 @@ class NextRemoval:
     is_stamped: bool
 
 
-def find_lags(cluster: AuditedCluster, statuses: ReplicaStatuses, adding: Collection[Replica]) -> list[Lag]:
-    """Return the replicas that are behind, except those that are being added.
+def find_lags(
+    cluster: AuditedCluster, topic: str, statuses: ReplicaStatuses, adding: Collection[Replica]
+) -> Iterator[Lag]:
+    """Yield a topic's replicas that are behind, except those that are being added: each has its missing batches.
 
     Redpanda's metadata lists every replica as in sync: there only replicas of brokers that do not answer are found.
     """
-    lags = []
-    for tp, state in sorted(cluster.state.partitions.items()):
+    for number, state in cluster.state.topics[topic].partitions.items():
+        tp = topic, number
         for broker in state.replicas:
             status, led = statuses.replicas.get((broker, tp)), statuses.replicas.get((state.leader, tp))
             if (broker, tp) in adding:
                 continue
             if status is None:
                 why_unseen = statuses.silent.get(broker) or statuses.unseen.get((broker, tp), "it was not seen")
-                lags.append(Lag(broker, tp, None, why_unseen))
+                yield Lag(broker, tp, None, why_unseen)
             elif broker not in state.isr:
                 missing = None
                 if led is not None and status.log_end is not None:
                     missing = read_batches(cluster, state.leader, tp, max(status.log_end, led.log_start))
-                lags.append(Lag(broker, tp, missing, None))
-    return lags
+                yield Lag(broker, tp, missing, None)
 
 
 def read_batches(
