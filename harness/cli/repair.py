@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 REPAIR, DECISION, PACE = map(common.Group, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
-RESUME = "run the same command again to continue; until then compaction may stay paused (`harness guard status`)"
 
 
 def parse_partition(text: str) -> TopicPartition:
@@ -175,7 +174,7 @@ def _apply(
     *,
     shell: Shell,
 ) -> int:
-    from harness.protect.repair.run import apply  # noqa: PLC0415
+    from harness.protect.repair.run import RESUME, apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 
     stderr().line(age_text(request.plan.audited_at))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 from uuid import UUID
 
 import kafka.errors
@@ -111,6 +111,16 @@ def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.M
         run.apply(other, FakeProgress(), SparkOptions())
     assert check_cluster(plan_of_tasks(), "c1") == []
     assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
+
+
+def test_a_repair_that_an_error_ends_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Mock(return_value=Mock(run=Mock(side_effect=ConnectionError("no broker answers"))))
+    for name in ("LiveRepairCluster", "check_cluster", "find_java", "KafkaChannel", "RepairJournal", "look"):
+        monkeypatch.setattr(run, name, MagicMock())
+    for name, fake in {"abort_all": Mock(), "LiveCluster": MagicMock(), "Repairs": failed}.items():
+        monkeypatch.setattr(run, name, fake)
+    with pytest.raises(HarnessError, match=r"not complete \(run the same command again.*: no broker answers"):
+        run.apply(REQUEST, FakeProgress(), SparkOptions())
 
 
 def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,10 +292,11 @@ def test_a_topic_that_was_deleted_ends_its_repair() -> None:
     assert isinstance(unanswered.partition(AUDITED_ENTRY), str)
 
 
+@pytest.mark.parametrize("kind", [UsageError, HarnessError, OSError])
 def test_the_audit_at_the_end_leaves_deleted_topics_out_and_its_failure_is_no_usage(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    failure = Mock(side_effect=UsageError("no Java"))
+    failure = Mock(side_effect=kind("no Java"))
     monkeypatch.setattr(run, "audit_live", failure)
     monkeypatch.setattr(run, "describe", lambda *_, may_miss: audited({1: FakeBroker({})}) if may_miss else None)
     with pytest.raises(HarnessError, match="the repair has ended, and the audit after it failed: no Java") as raised:

@@ -9,13 +9,14 @@ import secrets
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Final
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.compare import audit_live
 from harness.audit.live.prefilter import all_open, prefilter
 from harness.audit.live.request import AuditRequest
-from harness.errors import HarnessError, UsageError, raised_as
+from harness.errors import HarnessError, raised_as
 from harness.host.clock import Clock, RealClock
 from harness.host.java import find_java
 from harness.judge.finding import name_of
@@ -31,6 +32,8 @@ from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort, PreparedRepair, RepairPlan, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
 from harness.spark.options import SparkOptions
+
+RESUME: Final = "run the same command again to continue; until then compaction may stay paused (`harness guard status`)"
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
                     on_step=progress.stage,
                     check_owner=journal.check,
                 )
-                outcomes = repairs.run(prepared.entries)
+                with raised_as(HarnessError, f"the repair is not complete ({RESUME})", HarnessError, OSError):
+                    outcomes = repairs.run(prepared.entries)
             took_s = clock.now_s() - began_s
         finally:
             journal.leave()
@@ -127,7 +131,7 @@ def audit_again(
     bootstrap: Sequence[Address], topics: Sequence[str], progress: Progress, spark: SparkOptions
 ) -> Verdict | None:
     """Audit the topics that still exist; return None where there is none. Raises `HarnessError`."""
-    with raised_as(HarnessError, "the repair has ended, and the audit after it failed", UsageError):
+    with raised_as(HarnessError, "the repair has ended, and the audit after it failed", HarnessError, OSError):
         existing = describe(client_of(bootstrap), topics, may_miss=True).state.topics if topics else ()
         return audit_live(AuditRequest(bootstrap, sorted(existing)), progress, spark) if existing else None
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, raised_as
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
 from harness.kafka_api import TopicPartition
@@ -111,6 +111,8 @@ class Repairs:
                 active.append(_ActiveRepair(entry, now_s, now_s))
             ended = self._round(active)
             outcomes += ended
+            for outcome in ended:
+                self.on_step(f"{name_of(outcome.partition)}: {outcome.why or 'done'}")
             if any(outcome.why is None for outcome in ended):
                 with suppress(HarnessError, OSError):  # it is tried again at the end
                     self._release(waiting)
@@ -159,7 +161,6 @@ class Repairs:
         try:
             if step is steps.Action.DONE:
                 self.journal.store(replace(repair.entry, is_done=True))
-                self.on_step(f"{name_of(repair.entry.partition)}: done")
                 return repair.outcome(None, now_s)
             self._act(repair, step)
         except (HarnessError, OSError) as error:
@@ -208,7 +209,5 @@ class Repairs:
             if all(entry.is_done for entry in self.journal.entries().values()):
                 self.throttle.lift()
 
-        try:
+        with raised_as(HarnessError, "settings could not be restored", HarnessError, OSError):
             retried(restore, self.clock, self.patience_s, (HarnessError, OSError))
-        except (HarnessError, OSError) as error:
-            raise HarnessError(f"settings could not be restored: {error}; run the command again") from error
