@@ -205,6 +205,12 @@ def test_the_throttle_of_an_earlier_repair_that_another_did_not_replace_is_put_b
     assert settings.values == {}
 
 
+def test_a_throttle_that_a_broker_refuses_is_an_error(cluster: FakeCluster) -> None:
+    throttle = ChannelThrottle(journal_of(cluster), settings := FakeSettings(deleted={"t-1"}), RATE)
+    with patch.object(settings, "alter", side_effect=HarnessError("refused")), pytest.raises(HarnessError):
+        throttle.limit([ENTRY])
+
+
 def test_a_deleted_topic_has_no_throttle(cluster: FakeCluster) -> None:
     settings = FakeSettings(deleted={"t-1"})
     throttle = ChannelThrottle(journal_of(cluster), settings, RATE)

@@ -19,7 +19,7 @@ from harness.audit.explain.advice import Caution
 from harness.audit.live.prefilter import prefilter
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.errors import EXIT_FAILED, HarnessError, UsageError
-from harness.kafka_api import NO_SUCH_TOPIC
+from harness.kafka_api import NO_SUCH_TOPIC, NO_TOPIC_ACCESS
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
@@ -111,6 +111,8 @@ def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.M
         run.apply(other, FakeProgress(), SparkOptions())
     assert check_cluster(plan_of_tasks(), "c1") == []
     assert "does not have the id" in check_cluster(plan_of_tasks(cluster_id=None), "c1")[0]
+    with pytest.raises(UsageError, match="this is a Redpanda cluster"):
+        check_cluster(plan_of_tasks(cluster_id=None), "redpanda.1a")
 
 
 def test_a_repair_that_an_error_ends_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +159,7 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
 
 STATE = PartitionState(1, (1, 2, 3), (1, 2, 3), leader_epoch=7)
 UNKNOWN = ClusterState("c1", {}, {})
+HIDDEN = ClusterState("c1", {}, {"t": TopicState("t", {}, error=NO_TOPIC_ACCESS)})
 SETTINGS = {"min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
 TASK = Task(TP, (2,), (1, 3), ("why",))
 FREE = 10_000
@@ -212,6 +215,7 @@ def test_a_topic_that_was_created_again_since_the_audit_is_refused(audited: UUID
     (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
     (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
     (ClusterAnswers(frozenset(), {1: replace(answer(), state=UNKNOWN)}), "and to have t-0"),
+    (ClusterAnswers(frozenset(), {1: replace(answer(), state=HIDDEN)}), "and to have t-0 (TopicAuthorizationFailed"),
 ])  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_the_reason(cluster_answers: ClusterAnswers, why: str) -> None:
     result = prepared(cluster_answers)

@@ -181,7 +181,7 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
     steps: list[str] = []
     outcomes = repairing(cluster, journal, clock, patience_s=50, on_step=steps.append).run([stuck])
     assert outcomes[0].why == f"timed out after 50 s waiting for broker {stuck.wrong[0]} to be online"
-    assert steps[-1].endswith(outcomes[0].why)
+    assert steps[-1].endswith(str(outcomes[0].why))
     assert cluster.held() == {stuck.partition[0]}
     assert cluster.limited
     assert not journal.entries()[stuck.partition].is_done

@@ -197,10 +197,10 @@ class ChannelThrottle:
     rate_bytes_s: int | None
 
     def limit(self, entries: Collection[PartitionRepair]) -> None:
-        """Store the previous settings, then set the throttle. A broker that is down has no throttle."""
+        """Store the previous settings, then set the throttle. A broker that does not answer has no throttle."""
         if self.rate_bytes_s is None:
             return
-        stored, passed = self._stored(), {BROKER: (OSError, HarnessError)}
+        stored, passed = self._stored(), {BROKER: (OSError,)}
         limited: dict[Resource, dict[str, str]] = {}
         for (kind, name), values in throttle_settings(entries, self.rate_bytes_s).items():
             with suppress(*passed.get(kind, ())):

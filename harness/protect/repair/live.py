@@ -58,7 +58,8 @@ class ClusterAnswers:
         if errors == {NO_SUCH_TOPIC} and self.brokers.keys() >= self.online:
             return ObservedPartition("", -1, -1, (), frozenset(), 0, self.online, is_held=False)
         if state is None or len(states) != 1 or len(ids) != 1:
-            return f"the brokers' metadata to be the same, and to have {name_of(entry.partition)}"
+            answered = "".join(f" ({error})" for error in sorted(filter(None, errors)))
+            return f"the brokers' metadata to be the same, and to have {name_of(entry.partition)}{answered}"
         if silent := sorted((frozenset(state.replicas) & self.online) - self.brokers.keys()):
             return f"an answer of {brokers_text(silent)}"
         folders = {b: answer.folders for b, answer in self.brokers.items() if not isinstance(answer.folders, str)}
@@ -66,7 +67,7 @@ class ClusterAnswers:
             return f"the folders of broker {entry.current}: {self.brokers[entry.current].folders}"
         settings = [answer.settings.get(topic, {}) for answer in self.brokers.values()]
         if any(MIN_INSYNC not in values for values in settings):
-            return f"the settings of topic {topic}"
+            return f"the settings of topic {topic}, for which this user needs DescribeConfigs"
         reassignment = self.ongoing.get(entry.partition, topic_requests.Reassignment())
         return ObservedPartition(
             next(iter(ids)) or "",

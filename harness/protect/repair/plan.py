@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT, Caution, caution_of, is_about_offsets
+from harness.audit.live.cluster import REDPANDA
 from harness.errors import UsageError, raised_as
 from harness.json_codec import from_json
 from harness.judge.finding import Finding, brokers_text, by_place, name_of
@@ -212,7 +213,9 @@ class PreparedRepair:
 
 
 def check_cluster(plan: RepairPlan, cluster_id: str) -> list[str]:
-    """Return a note if the audit does not name its cluster. Raises `UsageError` if it was of another cluster."""
+    """Return a note if the audit does not name its cluster. Raises `UsageError` for another cluster, or Redpanda."""
+    if cluster_id.startswith(REDPANDA):
+        raise UsageError("a repair relies on rules of Apache Kafka, and this is a Redpanda cluster: it is not repaired")
     if plan.cluster_id is None:
         return ["the audit does not have the id of the cluster: make sure that it was of this cluster"]
     if plan.cluster_id != cluster_id:
