@@ -14,7 +14,7 @@ import cloup
 from harness.cli.options import common
 from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
-from harness.errors import HarnessError, UsageError, interruptible, raised_as
+from harness.errors import UsageError, interruptible, raised_as
 from harness.host.clock import RealClock
 from harness.judge.verdict import Verdict
 from harness.kafka_api import TopicPartition
@@ -150,11 +150,8 @@ def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> 
     from harness.protect.repair.run import look  # noqa: PLC0415
     from harness.protect.repair.show import exit_code_of_plan, plan_json, show_plan  # noqa: PLC0415
 
-    try:
-        with closing(KafkaChannel(request.bootstrap, RealClock())) as channel:
-            looked = look(request, LiveRepairCluster(request.bootstrap), channel)
-    except OSError as error:
-        raise HarnessError(str(error)) from error
+    with closing(KafkaChannel(request.bootstrap, RealClock())) as channel:
+        looked = look(request, LiveRepairCluster(request.bootstrap), channel)
     code = exit_code_of_plan(request.plan, looked)
     if output == JSON:
         stdout().json(common.envelope(**plan_json(request.plan, looked)))
@@ -179,11 +176,8 @@ def _apply(
 
     stderr().line(age_text(request.plan.audited_at))
     _show_decided(decided)
-    try:
-        with closing(ConsoleProgress()) as progress, interruptible(lambda: RESUME):
-            result = apply(request, progress, spark)
-    except OSError as error:
-        raise HarnessError(f"{error}; {RESUME}") from error
+    with closing(ConsoleProgress()) as progress, interruptible(lambda: RESUME):
+        result = apply(request, progress, spark)
     code = exit_code(request.plan, result)
     if output == JSON:
         stdout().json(common.envelope(exit_code=code, **result_json(request.plan, result, verdict)))

@@ -62,7 +62,7 @@ def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: Rep
 
 
 def test_a_cluster_that_does_not_answer_or_refuses_is_an_error() -> None:
-    with pytest.raises(ConnectionError, match="no broker answers"):
+    with pytest.raises(HarnessError, match="no broker answers"):
         cluster_of(RepairedBrokers(silent={1, 9})).observe([ENTRY])
     with pytest.raises(HarnessError, match="reassignments are unknown: ClusterAuthorizationFailedError"):
         cluster_of(RepairedBrokers(listing_error=NOT_ALLOWED)).observe([ENTRY])

@@ -318,11 +318,9 @@ def _span_findings(row: CheckerRow, reasons: Mapping[int, str], start: int) -> I
                 anomaly=UNEXPLAINED_DIVERGENCE,
                 candidates=(UNEXPLAINED_DIVERGENCE, HIDDEN),
                 broker=broker,
-                topic=row["topic"],
-                partition=row["partition"],
+                **{name: row[name] for name in ("topic", "partition", "producer_id")},
                 offset=first,
                 key=None,
-                producer_id=producer_id,
                 effect=LATENT,
                 explanation=(
                     f"a marker of producer {producer_id} is missing: this broker counts all that the producer wrote "

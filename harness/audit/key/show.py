@@ -33,8 +33,6 @@ WHY: Final = (
 NO_DISK: Final = (
     "dirty offsets, segments and dirty ratios are not known without the disks: give copies of them by --broker ID=DIR"
 )
-
-
 NO_LAG_MS: Final = 1 << 62
 """The default of ``max.compaction.lag.ms`` is above this."""
 

@@ -117,11 +117,10 @@ def _request_statuses(
         producers = caller.ask(transactions.describe_producers(offsets)) if offsets else {}
         statuses: dict[TopicPartition, ReplicaStatus | str] = {}
         for tp, end in ends.items():
-            state = states.get(tp, end)
+            state, log_end = states.get(tp, end), end if isinstance(end, int) else None
             if isinstance(state, fetch_api.ReplicaState):
-                reported = state.log_start, state.high_watermark, state.last_stable_offset
-                log_end = end if isinstance(end, int) else None
-                statuses[tp] = ReplicaStatus(*reported, log_end, transactions.open_transactions(producers[tp]))
+                reported = state.log_start, state.high_watermark, state.last_stable_offset, log_end
+                statuses[tp] = ReplicaStatus(*reported, transactions.open_transactions(producers[tp]))
             else:
                 statuses[tp] = str(state)
         return statuses

@@ -68,6 +68,7 @@ def client_of(bootstrap: Sequence[Address], clock: Clock | None = None) -> Clust
     return ClusterClient(lambda: bootstrap, QUICK, clock)
 
 
+@raised_as(UsageError, "--bootstrap-server", OSError)
 def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool = False) -> AuditedCluster:
     """Return the cluster with the topics that match; without patterns, with the compacted ones.
 
@@ -77,11 +78,6 @@ def describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool =
     Raises `UsageError` where no broker answers, where a pattern matches nothing, where no topic is compacted, and
     where this user may not describe a topic; `HarnessError` for a rejected login.
     """
-    with raised_as(UsageError, "--bootstrap-server", OSError):
-        return _describe(client, patterns, may_miss=may_miss)
-
-
-def _describe(client: ClusterClient, patterns: Sequence[str], *, may_miss: bool) -> AuditedCluster:
     globs = [pattern for pattern in patterns if GLOB & set(pattern)]
     version = client.ask_any(choose_version(MetadataRequest, metadata.VERSIONS), METADATA)
     state = client.describe([name for name in patterns if name not in globs], METADATA, version)

@@ -96,8 +96,9 @@ class LiveRepairCluster:
         with raised_as(UsageError, "--bootstrap-server", OSError):
             return self._client.describe([]).cluster_id
 
+    @raised_as(HarnessError, "the cluster cannot be observed", OSError)
     def answers(self, partitions: Collection[TopicPartition]) -> ClusterAnswers:
-        """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
+        """Ask every registered broker. Raises `HarnessError`."""
         topics = sorted({topic for topic, _ in partitions})
 
         def ask(_broker: int, caller: Connection) -> BrokerAnswer:

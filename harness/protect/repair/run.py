@@ -74,7 +74,7 @@ class RepairResult:
 
 
 def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> PreparedRepair:
-    """Compare the plan with the cluster. Changes nothing. Raises `HarnessError` and OSError."""
+    """Compare the plan with the cluster. Changes nothing. Raises `HarnessError`."""
     plan = request.plan
     notes = check_cluster(plan, cluster.connect())
     begun = RepairJournal(channel).entries()
@@ -84,7 +84,7 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
 
 
 def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> RepairResult:
-    """Repair, and audit again. Raises `UsageError` before anything is repaired, `HarnessError`, OSError."""
+    """Repair, and audit again. Raises `UsageError` before anything is repaired, and `HarnessError`."""
     clock, plan = RealClock(), request.plan
     progress.stage("ask the cluster")
     cluster = LiveRepairCluster(request.bootstrap)
