@@ -126,6 +126,7 @@ def repair(
     decided = [undecided for undecided in without_decisions.undecided if undecided.partition in decisions]
     if not parameters["is_plan"] and not parameters["saved_elsewhere"]:
         check_saved(parameters["saved_folders"], {undecided.partition: undecided.replicas for undecided in decided})
+    _show_decided(decided)
     throttle_mb = parameters["throttle_mb"]
     request = RepairRequest(
         common.addresses(bootstrap, config),
@@ -137,14 +138,14 @@ def repair(
         spare=parameters["spare"],
     )
     if parameters["is_plan"]:
-        return _plan(request, decided, output)
+        return _plan(request, output)
     from harness.audit.explain.advice import ANY_CONFIG, Shell  # noqa: PLC0415
 
     shell = Shell(bootstrap, ANY_CONFIG if config is None else str(config))
-    return _apply(request, decided, verdict, spark, output, shell=shell)
+    return _apply(request, verdict, spark, output, shell)
 
 
-def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> int:
+def _plan(request: RepairRequest, output: str) -> int:
     from harness.protect.guard.channel import KafkaChannel  # noqa: PLC0415
     from harness.protect.repair.live import LiveRepairCluster  # noqa: PLC0415
     from harness.protect.repair.run import look  # noqa: PLC0415
@@ -156,26 +157,16 @@ def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> 
     if output == JSON:
         stdout().json(common.envelope(**plan_json(request.plan, looked)))
         return code
-    _show_decided(decided)
     show_plan(stdout(), request.plan, looked)
     stdout().line(f"(exit code {code})")
     return code
 
 
-def _apply(
-    request: RepairRequest,
-    decided: Sequence[Undecided],
-    verdict: Verdict,
-    spark: SparkOptions,
-    output: str,
-    *,
-    shell: Shell,
-) -> int:
+def _apply(request: RepairRequest, verdict: Verdict, spark: SparkOptions, output: str, shell: Shell) -> int:
     from harness.protect.repair.run import RESUME, apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 
     stderr().line(age_text(request.plan.audited_at))
-    _show_decided(decided)
     with closing(ConsoleProgress()) as progress, interruptible(lambda: RESUME):
         result = apply(request, progress, spark)
     code = exit_code(request.plan, result)

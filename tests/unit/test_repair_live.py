@@ -253,6 +253,9 @@ def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_don
     result = prepared(answers(), begun=begun)
     assert len(result.entries) == begins
     assert bool(result.notes) == (is_done and not begins), "a note names a repair that has ended before"
+    more = {TP: replace(AUDITED_ENTRY, right=(1,), wrong=(3,), audit="audit-0")}
+    (note,) = prepared(answers(), begun=more).notes
+    assert note.endswith("by audit audit-0 is resumed first: afterwards, run this command again for broker 2")
 
 
 def test_a_repair_under_way_that_copies_from_a_wrong_replica_is_replaced_or_stops_the_command() -> None:

@@ -34,7 +34,6 @@ BELIEVED_OUTCOME = {POISON: COMMITTED, HIDDEN: ABORTED}
 """The outcome that an accused replica assigns to the disputed record's transaction."""
 NO_WITNESS = "no replica is shown to have received every record since then"
 
-
 Decision: TypeAlias = tuple[Blame, Mapping[int, tuple[str, ...]]]
 """Who is wrong in a dispute, and the anomalies of a wrong broker. Of an undecided dispute, ``reasons`` has why."""
 

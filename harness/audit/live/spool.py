@@ -155,9 +155,8 @@ def spool(
     process writes files. Raises `SpoolDiskError` where they do not fit on the disk, `SpoolLimitError`, and
     `TimeLimitError`.
     """
-    unread = dict(statuses.unseen)
-    for broker, why in statuses.silent.items():
-        unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
+    assigned = cluster.state.replicas_by_broker
+    unread = {**statuses.unseen} | {(b, tp): why for b, why in statuses.silent.items() for tp in assigned[b]}
     replicas = {*unread, *statuses.replicas} if replicas is None else replicas
     failures = {replica: why for replica, why in unread.items() if replica in replicas}
     readings: Mapping[Replica, ReplicaReading] = {

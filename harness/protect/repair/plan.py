@@ -273,6 +273,9 @@ def prepare(
                 refused.append(Undecided(task.partition, entry))
         elif stored.is_done:
             notes.append(f"the repair of {name_of(task.partition)} by this audit has ended before")
+        elif left := {*task.wrong} - {*stored.wrong}:
+            first = f"the repair of {name_of(task.partition)} by audit {stored.audit} is resumed first"
+            notes.append(f"{first}: afterwards, run this command again for {brokers_text(sorted(left))}")
     full, unknown = _full_disks(entries, answers, at_once)
     notes += [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
     reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
