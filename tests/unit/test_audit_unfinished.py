@@ -1,6 +1,7 @@
 """Audits of a cluster that changes or fails while its replicas are read."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
@@ -17,7 +18,7 @@ from harness.audit.live import compare
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading
-from harness.broker_files.copies.copies import Copies
+from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import Finding, finding_about
 from harness.judge.verdict import UnknownReason
@@ -81,6 +82,9 @@ def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> Non
     assert same.target["topic_ids"] == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
     assert (other.verdict, other.findings) == ("unknown", ())
     assert all(scenario.reason.startswith("its topic was deleted and created again") for scenario in other.scenarios)
+    copies = tuple(ReplicaCopy(broker, *TP, Path()) for broker in (1, 2, 3))
+    verdict = answers.verdict(CheckedReading(copies, NO_ROWS, {}), {}, after=None)
+    assert "no broker described it again" in verdict.scenarios[0].reason
 
 
 @pytest.mark.parametrize(("cause", "right"), [

@@ -48,6 +48,7 @@ from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import release, session_of
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
+UNVERIFIED = UnknownReason("changing", "whether it changed while it was read is unknown: no broker described it again")
 INTERRUPTED = UnknownReason("interrupted", "the audit was interrupted before this partition was compared")
 
 
@@ -157,11 +158,12 @@ class AuditAnswers:
     ) -> Verdict:
         """Assemble the verdict by these answers and the last readings.
 
-        ``after``: the cluster after the readings; ``log``: its metadata log then, None if it was not asked for.
+        ``after``: the cluster after the readings; ``log``: its metadata log then. None: not known, or not asked for.
         """
         request, cluster, state = self.request, self.cluster, self.cluster.state
         evidence, of_two_topics = evidence_of_cluster(cluster, after, log), recreated(cluster, after)
         last_readings = without(last_readings, of_two_topics)
+        unverified = {copy.place: (UNVERIFIED,) for copy in last_readings.replicas if after is None}
         suspicions = [_finding(suspicion) for suspicion in self.prefiltered.suspicions]
         notes = (*cluster.notes, *cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes)
         verdict = assemble(
@@ -170,7 +172,7 @@ class AuditAnswers:
             timings_s={"ask": self.took_s, **timings_s},
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
             evidence=evidence,
-            unknown={**last_readings.unknown, **reassigned(cluster, after), **of_two_topics},
+            unknown={**unverified, **last_readings.unknown, **reassigned(cluster, after), **of_two_topics},
             broker_findings=[finding for finding in suspicions if finding.place not in of_two_topics],
             shell=Shell(",".join(map(str, request.bootstrap)) or ANY_BROKER, request.config, cluster.own_settings),
         )
