@@ -24,6 +24,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -223,17 +224,21 @@ def _files_of(place: Path) -> Iterator[SegmentFile]:
     if place.is_file():
         match = _BASE_OFFSET.fullmatch(place.name)
         yield SegmentFile(place, *_topic_partition(place.parent), int(match[1]) if match else None)
-    elif _PARTITION_FOLDER.fullmatch(place.absolute().name):
-        live = live_segments(place)
-        for name, why in live.left_out.items():
-            _LOG.warning("%s/%s: %s", place, name, why)
-        bases = [segment.base_offset for segment in live.segments]
-        for segment, end in zip(live.segments, [*bases[1:], None], strict=True):
-            yield SegmentFile(place / segment.log, *_topic_partition(place), segment.base_offset, end)
-    else:
+    elif files := list(_segments_of(place)):
+        yield from files
+    else:  # A log directory, whose name may end in a number, too.
         for folder in sorted(place.iterdir()):
             if folder.is_dir() and _PARTITION_FOLDER.fullmatch(folder.name):
-                yield from _files_of(folder)
+                yield from _segments_of(folder)
+
+
+def _segments_of(folder: Path) -> Iterator[SegmentFile]:
+    live = live_segments(folder)
+    for name, why in live.left_out.items():
+        _LOG.warning("%s/%s: %s", folder, name, why)
+    for segment, following in zip_longest(live.segments, live.segments[1:]):
+        end = following and following.base_offset
+        yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
 
 
 def _topic_partition(folder: Path) -> tuple[str | None, int | None]:

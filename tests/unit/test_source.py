@@ -48,10 +48,10 @@ def log_dir(tmp_path: Path) -> Path:
         "replication-offset-checkpoint": b"0\n0\n",
     }
     for name, data in files.items():
-        path = tmp_path / "broker" / name
+        path = tmp_path / "broker-1" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    return tmp_path / "broker"
+    return tmp_path / "broker-1"
 
 
 @pytest.fixture
