@@ -113,11 +113,11 @@ def _replica_files(suffixes: Collection[str], folder: RunFolder) -> Iterator[tup
 def log_rows(path: Path, *, may_be_cut: bool = True) -> Iterator[Row]:
     """Yield the columns of `ENTRIES` that a log file gives; raise at its end if it has entries of older formats.
 
-    ``may_be_cut``: whether the file may end inside a batch, as the broker was appending when the file was copied, or
-    was killed. `doubts` reports a batch that is missing because of that, as the broker served a longer log.
+    ``may_be_cut``: whether the file may end inside a batch or in zeros, as the broker was appending when the file was
+    copied, or was killed. `doubts` reports a batch that is missing because of that, as the broker served a longer log.
     """
     skipped = 0
-    entries = iter_entries(path.read_bytes(), source=str(path))
+    entries = iter_entries(path.read_bytes(), source=str(path), is_last=may_be_cut)
     for entry in until_cut(entries) if may_be_cut else entries:
         if isinstance(entry, Batch):
             yield from batch_rows(entry, str(path))

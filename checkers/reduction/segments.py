@@ -187,7 +187,7 @@ def span_arrays(segment: ReplicaSegment) -> Iterator[Columns | str]:
     count, skipped, problem = 0, 0, ""
     try:
         with segment.path.open("rb", buffering=0) as file:
-            for block in iter_blocks(file, source=str(segment.path)):
+            for block in iter_blocks(file, source=str(segment.path), is_last=segment.is_last):
                 pending.append(block.batches[block.batches["last_offset"] < segment.log_end])
                 count += len(pending[-1])
                 skipped += len(block.skipped)

@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from both_readers import assert_same
-from sample_logs import SOURCE, random_log, read_by_reference
+from copied import segment_name
+from sample_logs import SOURCE, random_log, read_by_reference, small_batch
 
+from checkers.evidence.copies import READERS_OF_COPIES
+from checkers.reduction.segments import ReplicaSegment, span_arrays
+from harness.audit.key.log import KeyLog
 from harness.broker_files.segments import blocks, codecs
-from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
 from harness.broker_files.segments.encode import encode_batch
 
@@ -67,6 +71,24 @@ def test_zero_tail() -> None:
         for end in (b"", b"\1"):
             for block_bytes in (100, len(data), len(data) + 14, 1 << 20):
                 assert_same(data + bytes(zeros) + end, block_bytes)
+
+
+def test_zeros_end_only_the_last_segment_of_a_log(tmp_path: Path) -> None:
+    paths = [tmp_path / segment_name(base) for base in (0, 10)]
+    for base, path in zip((0, 10), paths, strict=True):
+        path.write_bytes(small_batch(base) + bytes(100))
+    error = f"{paths[0]} at byte {len(small_batch(0))}: impossible length 0"
+    with pytest.raises(CorruptLogError, match=error):
+        list(READERS_OF_COPIES["entries"].rows(paths[0]))
+    assert len(list(READERS_OF_COPIES["entries"].rows(paths[1]))) == 1
+    with pytest.raises(CorruptLogError, match=error):
+        KeyLog(b"k", 0).read(io.BytesIO(paths[0].read_bytes()), str(paths[0]))
+    for path, problems in zip(paths, ([error], []), strict=True):
+        segment = ReplicaSegment(
+            place=("run", "t", 0), broker=1, path=path, txnindex=None, size_bytes=0, is_last=not problems,
+            base_offset=0, log_start=0,
+        )  # fmt: skip
+        assert [part for part in span_arrays(segment) if isinstance(part, str)] == problems
 
 
 def murmur_hash(key: bytes, multiplier: int = 0xC6A4A7935BD1E995, mask: int = 2**64 - 1) -> int:

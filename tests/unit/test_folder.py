@@ -72,10 +72,11 @@ def test_of_files(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         (tmp_path / name(base)).write_bytes(batch(base))
     (tmp_path / name(30, "log.deleted")).mkdir()
+    (tmp_path / name(40)).symlink_to("missing")
     swap = tmp_path / name(0, "log.swap")
     swap.write_bytes(b"".join(encode_batch(base_offset=base, last_offset=base + 4) for base in (3, 11)))
     assert next_offset(swap) == 16
-    assert [segment.log for segment in live_segments(tmp_path).segments] == [swap.name, name(20)]
+    assert [segment.log for segment in live_segments(tmp_path).segments] == [swap.name, name(20), name(40)]
     swap.write_bytes(swap.read_bytes()[:-1])
     with pytest.raises(CorruptLogError, match=r"log\.swap at byte 61: batch is cut"):
         live_segments(tmp_path)

@@ -70,7 +70,7 @@ class KeyLog:
 
     def read(self, file: Readable, source: str, *, may_be_cut: bool = False) -> None:
         """Read on. Raises `CorruptLogError`."""
-        blocks = iter_blocks(file, source=source)
+        blocks = iter_blocks(file, source=source, is_last=may_be_cut)
         for block in until_cut(blocks) if may_be_cut else blocks:
             self.has_old_format |= len(block.skipped) > 0
             records = defaultdict(list)

@@ -152,12 +152,14 @@ def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True, sta
 
 
 def iter_entries(
-    buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0, previous_offset: int = -1
-) -> Iterator[Batch | OldEntry]:
+    buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0, previous_offset: int = -1,
+    is_last: bool = True,
+) -> Iterator[Batch | OldEntry]:  # fmt: skip
     """Iterate lazily over all entries from byte 0, so that the entries before an error are yielded.
 
-    An all-zero tail (``log.preallocate``) is the end of the log. It must include a complete length field: fewer zeros
-    may be the start of a cut batch with a small base offset. For a buffer from the middle of a source, ``start`` is its
+    An all-zero tail (``log.preallocate``) is the end of the log if the buffer is its last segment; a broker trims other
+    segments (``LogSegment.onBecomeInactiveSegment``). The tail must include a complete length field: fewer zeros may be
+    the start of a cut batch with a small base offset. For a buffer from the middle of a source, ``start`` is its
     position in the source and ``previous_offset`` the last offset before it. Raises ``CorruptLogError`` at the first
     batch that is cut or that no broker writes, also for a base offset that does not rise: no CRC covers that field.
     """
@@ -165,7 +167,7 @@ def iter_entries(
     at = 0
     while at < len(view):
         position = start + at
-        size = _entry_size(view[at:], position, source)
+        size = _entry_size(view[at:], position, source, is_last=is_last)
         if size is None:
             return
         read = _batch if view[at + _MAGIC_AT] == MAGIC else _old_entry
@@ -178,14 +180,14 @@ def iter_entries(
         at += size
 
 
-def _entry_size(view: memoryview, position: int, source: str) -> int | None:
+def _entry_size(view: memoryview, position: int, source: str, *, is_last: bool) -> int | None:
     """Return the size in bytes of the complete entry at the start of ``view``; None at the zero tail."""
     available = len(view)
     if available < LOG_OVERHEAD:
         reason = f"batch is cut: {available} bytes of a {HEADER.size}-byte header"
         raise CorruptLogError(source, position, reason, cut=True)
     length = int.from_bytes(view[8:LOG_OVERHEAD], signed=True)
-    if length == 0 and _all_zero(view):
+    if length == 0 and is_last and _all_zero(view):
         return None
     magic = view[_MAGIC_AT] if available > _MAGIC_AT else 0
     if magic != MAGIC and magic not in OLD_MAGICS:

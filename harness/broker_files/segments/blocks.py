@@ -125,12 +125,12 @@ class Unpacked:
 
 
 def iter_blocks(
-    file: Readable, *, source: str, block_bytes: int = BLOCK_BYTES, verify_crc: bool = True
+    file: Readable, *, source: str, block_bytes: int = BLOCK_BYTES, verify_crc: bool = True, is_last: bool = True
 ) -> Iterator[Block]:
     """Read a file from its current position to its end, in blocks of ``block_bytes`` or of one larger batch.
 
-    Raises ``CorruptLogError`` as ``batches.iter_entries`` does, and as ``batches.marker`` does for a control batch,
-    after yielding the batches before the error.
+    ``is_last`` is as in ``batches.iter_entries``. Raises ``CorruptLogError`` as that does, and as ``batches.marker``
+    does for a control batch, after yielding the batches before the error.
     """
     from harness.broker_files.segments import kernels  # noqa: PLC0415  (loads numba, and compiles the loops)
 
@@ -153,7 +153,7 @@ def iter_blocks(
             previous_offset = int(entries["last_offset"][-1])
         rest = data[end:]
         position += end
-        wrong = _not_zero(file, rest) if status == kernels.ZERO else rest
+        wrong = _not_zero(file, rest) if status == kernels.ZERO and is_last else rest
         if wrong is None:
             return
         if status in {kernels.ZERO, kernels.WRONG} or (status == kernels.CUT and at_end):
@@ -239,7 +239,7 @@ def _not_zero(file: Readable, rest: Bytes) -> Bytes | None:
 def _refuse(data: Bytes, position: int, previous_offset: int, source: str, *, verify_crc: bool) -> NoReturn:
     """Raise the reference's error for the first entry of ``data``, which begins at ``position``."""
     entries = iter_entries(
-        data.data, source=source, verify_crc=verify_crc, start=position, previous_offset=previous_offset
+        data.data, source=source, verify_crc=verify_crc, start=position, previous_offset=previous_offset, is_last=False
     )
     entry = next(entries, None)
     if isinstance(entry, Batch):

@@ -55,7 +55,7 @@ class _File(NamedTuple):
 
 def live_segments(folder: Path) -> Live:
     """Return the log of a folder. Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read."""
-    names = [path.name for path in folder.iterdir() if path.is_file()]
+    names = [path.name for path in folder.iterdir() if not path.is_dir()]  # also a link to a missing file
     return choose_segments(names, lambda name: next_offset(folder / name))
 
 
