@@ -321,7 +321,7 @@ def _webhdfs(url: SplitResult, conf: Mapping[str, str]) -> Storage:
     """Return a namenode. The user is HADOOP_USER_NAME, else the user of this process; or Kerberos's own."""
     root, protocol, address = f"{url.scheme}://{url.netloc}", "http", f"{url.hostname}:9870"
     if url.scheme == "webhdfs" and url.netloc:
-        address = url.netloc
+        address = url.netloc if ":" in url.netloc else address
     elif HTTPS_ADDRESS in conf:
         protocol, address = "https", conf[HTTPS_ADDRESS]
     elif HTTP_ADDRESS in conf:

@@ -76,7 +76,7 @@ def places(found: Copies) -> list[tuple[int, str, int]]:
 
 def test_replicas_of_a_log_directory(tmp_path: Path) -> None:
     make(tmp_path, "t-0", "t-11", "a.b_c-d-2", "other-0", "no partition", "t-x")
-    make(tmp_path, "empty-0", files=())
+    (tmp_path / "empty-0").mkdir()
     (tmp_path / "t-7").write_bytes(b"")
     found = find({3: [tmp_path]}, "t", "a.b_c-d", "empty")
     assert places(found) == [(3, "a.b_c-d", 2), (3, "t", 0), (3, "t", 11)]
@@ -199,9 +199,11 @@ def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
     found = find({1: [tmp_path]}, "t")
     assert [path.name for path in found.replicas[0].logs] == [swap, segment_name(20)]
     assert sorted(found.notes) == sorted(f"broker 1: t-0/{name}: {why}: left out" for name, why in gone.items())
-    alone = make(tmp_path / "alone", "t-0", files=[segment_name(0, "log.deleted")])
-    with pytest.raises(UsageError, match=f"^broker 1: {alone / 't-0'} has no segment that is in use$"):
-        find({1: [alone]}, "t")
+    for files in ([segment_name(0, "log.deleted")], []):
+        alone = make(tmp_path / f"alone {len(files)}", "t-0", files=files)
+        make(alone, "t-1")
+        with pytest.raises(UsageError, match=f"^broker 1: {alone / 't-0'} has no segment that is in use$"):
+            find({1: [alone]}, "t")
 
 
 def test_what_is_reported_of_many_files_is_one_note(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_a_bucket_and_its_settings() -> None:
         ("hdfs://nn:8020/x", {}, "http", "nn:9870"),
         ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http", "nn1:50070"),
         ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https", "nn:9871"),
+        ("webhdfs://nn/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:9870"),
         ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:1"),
     ],
 )

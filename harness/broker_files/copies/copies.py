@@ -22,7 +22,8 @@ NO_EPOCHS = "records that a deposed leader never replicated are recognized by th
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
 """A folder that is being deleted, moved in from another disk, or stray (`LocalLog`)."""
-_SEGMENT = re.compile(r"\d{20}\.log")
+_OF_PARTITION = re.compile(rf"\d{{20}}\.log|{PARTITION_METADATA}")
+"""The files that tell a partition's folder from a log directory; a copy may have lost all segments."""
 _SHOWN = 10
 
 
@@ -85,7 +86,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         broker: [
             ReplicaCopy(broker, named["topic"], int(named["partition"]), path)
             for path in paths
-            if (named := _PARTITION_FOLDER.fullmatch(path.name)) and _has_segments(broker, path)
+            if (named := _PARTITION_FOLDER.fullmatch(path.name)) and _is_partition(broker, path)
         ]
         for broker, paths in paths_of.items()
     }
@@ -177,13 +178,13 @@ def _reading(broker: int, folder: Path) -> AbstractContextManager[None]:
 
 
 def _folders(broker: int, folder: Path) -> list[Path]:
-    if _has_segments(broker, folder):
+    if _is_partition(broker, folder):
         return [folder.absolute()]
     return [path.absolute() for path in _listed(broker, folder) if path.is_dir()]
 
 
-def _has_segments(broker: int, folder: Path) -> bool:
-    return any(_SEGMENT.match(path.name) for path in _listed(broker, folder))
+def _is_partition(broker: int, folder: Path) -> bool:
+    return any(_OF_PARTITION.match(path.name) for path in _listed(broker, folder))
 
 
 def _listed(broker: int, folder: Path) -> list[Path]:
