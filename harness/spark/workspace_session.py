@@ -54,8 +54,8 @@ def session_of(
     try:
         yield session
     finally:
-        if spark.has_executors:
-            # To release the cluster's resources: executors whose driver just disappears may stay registered.
+        if spark.has_executors or "spark.local.dir" in spark.conf:
+            # Executors whose driver just disappears may stay registered, and its blocks stay in a user's folder.
             with _jvm_ends_after(workspace.run_id, STOP_LIMIT_S), suppress(Exception):
                 session.stop()
         leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)

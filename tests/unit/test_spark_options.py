@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,8 +14,9 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
 from harness.spark import launch, workspace_session
-from harness.spark.launch import SparkSpec, options_of
+from harness.spark.launch import SparkJobs, SparkSpec, options_of
 from harness.spark.options import LOCAL, SparkOptions, parse_spark, public
+from harness.spark.workspace_session import session_of
 
 CLUSTER = "spark://master:7077"
 
@@ -86,6 +88,21 @@ def test_what_a_user_sets_wins() -> None:
     assert flags[-1] == "-Da=b"
     assert not [flag for flag in flags if flag.startswith("-Xm")]
     assert SPARK_MARKER in flags
+
+
+@pytest.mark.parametrize(("master", "conf", "is_stopped"), [
+    (LOCAL, {}, False), (LOCAL, {"spark.local.dir": "/fast"}, True), (CLUSTER, {}, True),
+])  # fmt: skip
+def test_a_session_is_stopped_if_it_leaves_something_outside_the_workspace(
+    master: str, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
+) -> None:
+    session, ended = Mock(), Mock()
+    for module, name, value in ((leftovers, "end_processes", ended), (workspace_session, "start", lambda *_: session)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(workspace_session, "find_archive", lambda *_: None)
+    with session_of(Mock(path=Path("/w")), Mock(), SparkOptions(master, conf), [], SparkJobs("a:b", "c")):
+        pass
+    assert (session.stop.called, ended.called) == (is_stopped, True)
 
 
 def test_secrets_are_kept_off_the_command_line() -> None:
