@@ -101,6 +101,13 @@ def test_what_is_not_known_is_shown_escaped_with_a_note(topic: str, key: bytes, 
     assert state(topic, about, None) == "no record"
 
 
+def test_json_of_any_depth_has_a_phrase() -> None:
+    for depth in range(800, 1000):
+        nested = b"[" * depth + b"]" * depth
+        assert known("connect-offsets", b'["c",%b]' % nested).text
+        assert state("connect-offsets", known("connect-offsets", b'["c",{}]'), b'{"a":%b}' % nested)
+
+
 @pytest.mark.parametrize(("value", "why"), [
     (b"\0\5" + offset_value(1)[2:], "only versions up to 4"),
     (b"\xff\xff", "only versions up to 4"),

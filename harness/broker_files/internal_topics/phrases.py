@@ -89,7 +89,7 @@ def subject(topic: str, key: bytes | None) -> Subject | None:
         return Subject(decoders.kind, text or f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
     except KeyError as error:
         reason = f"it has no {error.args[0]}"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the limit of writing JSON may be lower than that of reading it
         reason = escape(str(error))
     return Subject(decoders.kind, f"key {shortened(key)}", note=f"the key is shown escaped: {reason}")
 
@@ -104,7 +104,7 @@ def state(topic: str, subject: Subject, value: bytes | None) -> str:
         return f"a value of {len(value):,} bytes"
     try:
         return _FORMATTER.vformat(phrases.state, (), decoders.value(subject.key, value))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"a value of {len(value):,} bytes that cannot be decoded ({escape(str(error))})"
 
 
