@@ -7,7 +7,7 @@ topics and transactional ids have the same names, and clients of the first run w
 import fcntl
 import random
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import IO, Final
 
 from harness.errors import UsageError
@@ -61,8 +61,10 @@ def _hold(port: int) -> None:
     """Lock a port for this process. Raises BlockingIOError for the port of another process of this user."""
     path = cache_root() / "ports" / str(port)
     if port not in _HELD:
-        with suppress(FileNotFoundError, PermissionError):  # without a cache, nothing is locked
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("w")
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _HELD[port] = lock
+        except OSError:  # without a cache that can be written, nothing is locked
+            return
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _HELD[port] = lock

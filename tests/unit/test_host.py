@@ -121,3 +121,6 @@ def test_a_port_of_a_broker_that_is_down_is_not_free(tmp_path: Path, monkeypatch
         ports.free_ports(1, base=port)
     with (tmp_path / "ports" / str(port)).open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "file"))
+    assert len(ports.free_ports(3)) == 3, "a cache that cannot be written holds no port"
