@@ -30,7 +30,7 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            errors="replace",
             env={**ENVIRONMENT, **(variables or {})},
             timeout=timeout_s,
             check=False,

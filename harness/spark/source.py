@@ -224,21 +224,16 @@ def _files_of(place: Path) -> Iterator[SegmentFile]:
     if place.is_file():
         match = _BASE_OFFSET.fullmatch(place.name)
         yield SegmentFile(place, *_topic_partition(place.parent), int(match[1]) if match else None)
-    elif files := list(_segments_of(place)):
-        yield from files
-    else:  # A log directory, whose name may end in a number, too.
-        for folder in sorted(place.iterdir()):
-            if folder.is_dir() and _PARTITION_FOLDER.fullmatch(folder.name):
-                yield from _segments_of(folder)
-
-
-def _segments_of(folder: Path) -> Iterator[SegmentFile]:
-    live = live_segments(folder)
-    for name, why in live.left_out.items():
-        _LOG.warning("%s/%s: %s", folder, name, why)
-    for segment, following in zip_longest(live.segments, live.segments[1:]):
-        end = following and following.base_offset
-        yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
+        return
+    # The name of a log directory may end in a number, too; it has no segments itself.
+    for folder in (place, *sorted(place.iterdir())):
+        if folder.is_dir() and _PARTITION_FOLDER.fullmatch(folder.absolute().name):
+            live = live_segments(folder)
+            for name, why in live.left_out.items():
+                _LOG.warning("%s/%s: %s", folder, name, why)
+            for segment, following in zip_longest(live.segments, live.segments[1:]):
+                end = following and following.base_offset
+                yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
 
 
 def _topic_partition(folder: Path) -> tuple[str | None, int | None]:

@@ -105,6 +105,10 @@ def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(folder.iterdir()) == []
 
 
+def test_output_that_is_not_text_is_no_failure() -> None:
+    assert commands.run("printf", r"\377") == "\N{REPLACEMENT CHARACTER}"
+
+
 def test_a_disk_is_impossible_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root" in str(disk.why_impossible())

@@ -22,8 +22,7 @@ NO_EPOCHS = "records that a deposed leader never replicated are recognized by th
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
 """A folder that is being deleted, moved in from another disk, or stray (`LocalLog`)."""
-_OF_PARTITION = re.compile(rf"\d{{20}}\.log|{PARTITION_METADATA}")
-"""The files that tell a partition's folder from a log directory; a copy may have lost all segments."""
+_OF_PARTITION = re.compile(rf"\d{{20}}\.log|{PARTITION_METADATA}")  # a copy may have lost all segments
 _SHOWN = 10
 
 

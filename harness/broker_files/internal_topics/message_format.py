@@ -70,13 +70,11 @@ class MessageFormat:
         return {name: self._readable(known[name], value, version) for name, value in fields.items() if name in known}
 
     def _readable(self, field: Any, value: Any, version: int) -> Any:
-        if value is None and (field.is_array() or field.is_struct()):
-            return None
-        if field.is_array():
+        if field.type_str == "uuid":
+            return uuid_text(value)
+        if value is not None and field.is_array():
             return [self._readable(field.array_of, element, version) for element in value]
-        if field.is_struct():
-            return self._checked(field, value, version)
-        return uuid_text(value) if field.type_str == "uuid" else value
+        return self._checked(field, value, version) if value is not None and field.is_struct() else value
 
 
 def message_formats(topic: str) -> dict[str, MessageFormat]:

@@ -49,7 +49,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
-_OLD_HEAD = struct.Struct(">qiIb")  # offset, length, crc32 (not crc32c), magic
+HEAD: Final = struct.Struct(">qiIb")  # offset, length, crc32 (in magic 2 the leader epoch), magic
 _MAGIC_AT = 16
 _ZERO_CHUNK_BYTES = 1 << 20
 
@@ -206,7 +206,7 @@ def _all_zero(view: memoryview) -> bool:
 
 
 def _old_entry(view: memoryview, position: int, source: str, *, verify_crc: bool) -> OldEntry:
-    last_offset, _, crc, magic = _OLD_HEAD.unpack_from(view)
+    last_offset, _, crc, magic = HEAD.unpack_from(view)
     if verify_crc and (computed := crc32(view[OLD_CRC_FROM:])) != crc:
         reason = f"CRC of an entry of magic {magic} is {computed:08x}, it says {crc:08x}"
         raise CorruptLogError(source, position, reason)

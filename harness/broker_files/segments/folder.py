@@ -6,13 +6,12 @@ rules of ``LogLoader.load``, which completes them, are applied to names here. ``
 """
 
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS, Batch, iter_batches
+from harness.broker_files.segments.batches import HEAD, HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS, Batch, iter_batches
 from harness.broker_files.segments.blocks import iter_blocks
 from harness.broker_files.segments.records import MAX_INT64
 
@@ -24,8 +23,6 @@ _WHY_LEFT_OUT: Final = {
     None: "replaced by a file of a cleaner or a split",
 }
 """By the suffix of a file."""
-_HEAD: Final = struct.Struct(">qiib")
-"""Base offset, length, leader epoch or CRC, magic: the same in every format."""
 _LAST_OFFSET_DELTA = 6
 
 
@@ -104,10 +101,10 @@ def end_of_segment(path: Path) -> int:
     """
     end, position, size_bytes = int(path.name.partition(".")[0]), 0, path.stat().st_size
     with path.open("rb") as file:
-        while position + _HEAD.size <= size_bytes:
+        while position + HEAD.size <= size_bytes:
             file.seek(position)
             header = file.read(HEADER.size)
-            base_offset, length, _, magic = _HEAD.unpack_from(header)
+            base_offset, length, _, magic = HEAD.unpack_from(header)
             position += LOG_OVERHEAD + length
             if position > size_bytes or length <= 0:
                 break
