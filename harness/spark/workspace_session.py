@@ -54,7 +54,7 @@ def session_of(
     try:
         yield session
     finally:
-        if spark.has_executors or "spark.local.dir" in spark.conf:
+        if spark.has_executors or "spark.local.dir" in spark.conf or "SPARK_LOCAL_DIRS" in os.environ:
             # Executors whose driver just disappears may stay registered, and its blocks stay in a user's folder.
             with _jvm_ends_after(workspace.run_id, STOP_LIMIT_S), suppress(Exception):
                 session.stop()

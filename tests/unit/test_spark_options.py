@@ -90,12 +90,14 @@ def test_what_a_user_sets_wins() -> None:
     assert SPARK_MARKER in flags
 
 
-@pytest.mark.parametrize(("master", "conf", "is_stopped"), [
-    (LOCAL, {}, False), (LOCAL, {"spark.local.dir": "/fast"}, True), (CLUSTER, {}, True),
+@pytest.mark.parametrize(("master", "conf", "variable", "is_stopped"), [
+    (LOCAL, {}, "TMP", False), (LOCAL, {"spark.local.dir": "/fast"}, "TMP", True), (LOCAL, {}, "SPARK_LOCAL_DIRS", True),
+    (CLUSTER, {}, "TMP", True),
 ])  # fmt: skip
 def test_a_session_is_stopped_if_it_leaves_something_outside_the_workspace(
-    master: str, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
+    master: str, conf: dict[str, str], variable: str, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
 ) -> None:
+    monkeypatch.setenv(variable, "/fast")
     session, ended = Mock(), Mock()
     for module, name, value in ((leftovers, "end_processes", ended), (workspace_session, "start", lambda *_: session)):
         monkeypatch.setattr(module, name, value)
