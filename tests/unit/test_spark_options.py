@@ -91,8 +91,8 @@ def test_what_a_user_sets_wins() -> None:
 
 
 @pytest.mark.parametrize(("master", "conf", "variable", "is_stopped"), [
-    (LOCAL, {}, "TMP", False), (LOCAL, {"spark.local.dir": "/fast"}, "TMP", True), (LOCAL, {}, "SPARK_LOCAL_DIRS", True),
-    (CLUSTER, {}, "TMP", True),
+    (LOCAL, {}, "TMP", False), (LOCAL, {"spark.local.dir": "/fast"}, "TMP", True),
+    (LOCAL, {}, "SPARK_LOCAL_DIRS", True), (CLUSTER, {}, "TMP", True),
 ])  # fmt: skip
 def test_a_session_is_stopped_if_it_leaves_something_outside_the_workspace(
     master: str, conf: dict[str, str], variable: str, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
