@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from glob import has_magic
@@ -297,7 +298,9 @@ def _s3(url: SplitResult, conf: Mapping[str, str]) -> Storage:
 
 def _gcs(url: SplitResult, _: Mapping[str, str]) -> Storage:
     advice = "Google Cloud Storage was asked with the application default credentials"
-    return Storage(f"{url.scheme}://{_bucket(url)}", url.netloc, "GcsFileSystem", (), advice)
+    # The client's own limit is a quarter of an hour for each request, also without credentials.
+    options = (("retry_time_limit", timedelta(seconds=_REQUEST_TIMEOUT_S)),)
+    return Storage(f"{url.scheme}://{_bucket(url)}", url.netloc, "GcsFileSystem", options, advice)
 
 
 def _azure(url: SplitResult, conf: Mapping[str, str]) -> Storage:

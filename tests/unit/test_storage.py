@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def test_folders_of_this_host_buckets_of_google_and_containers_of_azure() -> Non
     assert list(map(place, texts)) == list(map(Path, ("a/b", "/a#b", "/a/b c", "1=a:b")))
     google: Any = place("gs://b/x")
     assert (str(google), google.storage.kind, google.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
+    assert google.storage.options == (("retry_time_limit", timedelta(seconds=60)),), "not a quarter of an hour"
     host = "account.dfs.core.windows.net"
     azure: Any = place(f"abfss://c@{host}/x", {f"{AZURE_KEY}{host}": "hidden"})
     assert (str(azure), azure.storage.kind, azure.storage.prefix) == (
