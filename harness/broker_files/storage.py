@@ -160,11 +160,10 @@ class RemotePath:
         return [path for folder in folders if folder.is_dir() for path in folder.glob(self.name)]
 
     def exists(self) -> bool:
-        try:
+        with suppress(FileNotFoundError):
             self._size_bytes()
-        except FileNotFoundError:
-            return False
-        return True
+            return True
+        return False
 
     def is_dir(self) -> bool:
         return self.exists() and self._size_bytes() is None
@@ -187,8 +186,7 @@ class RemotePath:
 
     def read_bytes(self) -> bytes:
         with self.open() as file:
-            content: bytes = file.read()
-        return content
+            return bytes(file.read())
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self.read_bytes().decode(encoding, errors)
