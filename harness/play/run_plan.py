@@ -151,12 +151,16 @@ def _without_absent(options: RunOptions, target: Target) -> Placement:
         "--gate": options.gate,
         "--guard": options.guard,
         "--application": options.application is not None,
+        f"--absent {options.absent}": options.absent > RunOptions.absent,
     }
     for flag, is_given in given.items():
         if is_given:
             raise UsageError(f"{flag} contradicts --anomaly {options.anomaly}: these runs have no fault")
-    count = min(options.brokers, target.supports.brokers)
-    return Placement(tuple(range(1, count + 1)), (), min(options.replication_factor, count), options.partitions)
+    count, replicas, most = options.brokers, options.replication_factor, target.supports.brokers
+    count = min(count, most) if count == RunOptions.brokers else count
+    if replicas > max(count, RunOptions.replication_factor):
+        raise UsageError(f"--replication-factor {replicas}: give {count} at most, the number of brokers")
+    return Placement(tuple(range(1, count + 1)), (), min(replicas, count), options.partitions)
 
 
 def run_schedule(plan: RunPlan) -> Schedule:

@@ -129,7 +129,8 @@ def _whole_number(value: str, bits: int) -> str | None:
 
 def _finite_number(value: str) -> str | None:
     with suppress(ValueError):
-        return None if math.isfinite(float(value)) else "a finite number"
+        # Java takes neither underscores nor other digits than ASCII's.
+        return None if value.isascii() and "_" not in value and math.isfinite(float(value)) else "a finite number"
     return "a finite number"
 
 
