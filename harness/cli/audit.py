@@ -35,7 +35,8 @@ def time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"{quoted(text)}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    # Brokers take negative numbers for other questions, such as the end of the log.
+    return max(int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000), 0)
 
 
 UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -103,7 +104,7 @@ class AuditFiles:
             if self.html is not None:
                 self.html.write_text(audit_page(verdict, name or FILE, repair))
         except OSError as error:
-            raise HarnessError(f"{error.filename}: {error.strerror}") from error
+            raise HarnessError(f"{error.filename or 'a file of the verdict'}: {error.strerror}") from error
         return name
 
 
@@ -214,6 +215,8 @@ def request_of(reading: Mapping[str, Any]) -> AuditRequest:
     """Return what the parameters of ``audit live`` or ``watch`` ask for. Raises `UsageError` for contradictions."""
     if reading.get("quick"):
         common.leave_out(common.options_given() & NEEDS_DATA, "--quick reads no data")
+    elif reading.get("save"):
+        common.leave_out(common.options_given() & {"spool_limit"}, "--save stores all data at once")
     config, rate_mb, since, until = (reading.get(name) for name in ("config", "rate_limit_mb", "since", "until"))
     controllers, login = reading["controllers"], reading["controllers_config"]
     if login and not controllers:

@@ -77,8 +77,8 @@ def key(topics: tuple[str, ...], key: str, brokers: tuple[str, ...], output: str
     bootstrap, config, all_partitions = options["bootstrap"] or "", options["config"], options["all_partitions"]
     if options["partitions"] and all_partitions:
         raise UsageError("leave out --partition or --all-partitions")
-    if brokers and "bootstrap" in common.options_given():
-        raise UsageError("leave out --bootstrap-server or --broker: a cluster, or copies")
+    if brokers and (bootstrap or config or options["rate_limit_mb"]):
+        raise UsageError("with --broker, leave out --bootstrap-server, --cluster, --command-config, --rate-limit-mb")
     if not (brokers or bootstrap):
         raise UsageError("give --bootstrap-server, or --broker ID=DIR for copies")
     topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, options["partitions"]))

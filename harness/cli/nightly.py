@@ -88,7 +88,7 @@ def nightly(results: Path, night: Path | None, output: str, **options: Any) -> i
             with markdown.open("a") as file:
                 file.write(text)
     except OSError as error:
-        problem = f"{error.filename} cannot be written: {error.strerror}"
+        problem = f"{error.filename or '--junit or --markdown'} cannot be written: {error.strerror}"
         raise UsageError(f"{problem}; the same is in {ledger.path}") from error
     if output == JSON:
         stdout().json(summary)

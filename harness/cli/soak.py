@@ -61,6 +61,7 @@ OPTIONS = (
 )
 # fmt: on
 OF_DRAWN_ROUNDS = ("partitions", "rate_hz", "play_s")
+USED_BY_SHRINK = {"target", "schedule", "shrink", "minutes", "output"}
 
 
 @command(
@@ -105,6 +106,7 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
     needed = {"--schedule FILE": schedule, "--target sim-kafka": target}
     if missing := [name for name, value in needed.items() if value is None]:
         raise UsageError(f"--shrink NAME also needs {' and '.join(missing)}")
+    leave_out(options_given() - USED_BY_SHRINK, "--shrink plays --schedule on simulated brokers, with seeds of its own")
     shrunk = shrink_file(target, schedule, name, parameters["minutes"], progress)
     if output == JSON:
         stdout().json(shrunk)

@@ -55,6 +55,7 @@ def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, .
         ("2023-11-14T22:13:20", 1_700_000_000_000),
         ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
         ("2023-11-14", 1_699_920_000_000),
+        ("1969-12-31T23:59:59.999Z", 0),
     ],
 )
 def test_times(text: str, expected_ms: int) -> None:

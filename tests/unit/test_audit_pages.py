@@ -17,7 +17,7 @@ from harness.audit.live import compare as live
 from harness.audit.live.request import AuditRequest
 from harness.cli.audit import AuditFiles
 from harness.cli.main import cli
-from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, UsageError
+from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, HarnessError, UsageError
 from harness.judge.verdict import Verdict
 from harness.report import audits
 from harness.report.audits import audit_page
@@ -91,6 +91,11 @@ def test_what_cannot_be_written_is_reported_before_anything_is_read(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file/a.* cannot be written"):
         AuditFiles(**{name: tmp_path / "file" / "a"}).check()
+
+
+def test_a_full_disk_is_reported_with_the_file() -> None:
+    with pytest.raises(HarnessError, match="a file of the verdict: No space left"):
+        AuditFiles(file=Path("/dev/full")).write(audit(), "")
 
 
 def test_interrupts_in_the_first_wave_keep_what_brokers_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -278,6 +278,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
     (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
     (["--target", "sim-kafka", "--shrink", "stuck-lso"], "--shrink NAME also needs --schedule FILE"),
     (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
+    (["--target", "sim-kafka", "--shrink", "x", "--schedule", "{round}", "--rounds", "2"], "leave out --rounds"),
     (["--target", "kafka-4.4", "--patch", "{folder}"], "has no classes of Kafka"),
     (["--resume", "{folder}"], "is not the folder of a soak"),
     (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
@@ -288,7 +289,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], mess
     write_round(path, play_steps(tmp_path / "played", (1, put(P))))
     names = {"known": known, "nowhere": tmp_path / "nowhere", "round": path, "folder": tmp_path}
     words = [word.format(**names) for word in arguments]
-    results = [] if "--resume" in words else ["--results", str(tmp_path / "results")]
+    results = [] if {"--resume", "--shrink"} & {*words} else ["--results", str(tmp_path / "results")]
     done = CliRunner().invoke(cli, ["soak", *results, *words])
     assert done.exit_code != 0
     assert message in f"{done.output}{done.stderr}{done.exception}"
