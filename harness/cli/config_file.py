@@ -84,9 +84,9 @@ def _values(path: Path, content: Mapping[str, Any], table: str = "") -> dict[str
 def _value(path: Path, name: str, value: Any, place: str) -> Any:
     """Return the option's value. Raises `UsageError` for an unknown setting, and for a value of another form."""
     match FORMS[known_name("setting", name, FORMS, f"{place} ")], value:
-        case "a text", str():
+        case "a text", str() if value:
             return value
-        case "a path", str():
+        case "a path", str() if value:
             return str(path.parent / value)
         case "a list of texts", list() if all(isinstance(text, str) for text in value):
             return value

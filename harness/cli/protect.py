@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 import click
 import cloup
@@ -96,6 +97,8 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, 
         raise UsageError("leave out --target or --libs: each names the classes to check")
     if not (name or libs):
         raise UsageError("give --target or --libs: the classes to check")
+    if not is_zipfile(jar):
+        raise UsageError(f"{jar} is not a jar: `harness gate build` writes one")
     progress = ConsoleProgress()
     classpath = libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=progress.jars).classpath
     tried = verify_agent(find_java(), jar, classpath, options or "")
@@ -130,8 +133,7 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
     255 failed. With --dry-run: 0 a guard would change nothing, 2 it would.
     """
     if (subcommand := context.invoked_subcommand) is not None:
-        if early := common.options_given():
-            raise UsageError(f"options of `harness guard` come after `{subcommand}`: {min(early)}")
+        common.leave_out(common.options_given(), f"options of `harness guard` come after `{subcommand}`")
         return EXIT_CLEAN
     from harness.protect.guard import run  # noqa: PLC0415
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415

@@ -59,6 +59,7 @@ def test_the_variable_names_another_file(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("text", "message"), [
     ("results = 3", "results has to be a path"),
+    ("results = ''", "results has to be a path"),
     ("result = 'runs'", "unknown setting 'result'; did you mean results?"),
     ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
     ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
