@@ -75,14 +75,14 @@ class PluginGroup:
             return None, f"{loaded[entry.name].origin} offers that name, too"
         try:
             content = entry.load()
-        except Exception as error:  # noqa: BLE001  (a plugin may raise anything)
+            if not isinstance(content, self.kinds):
+                expected = " or ".join(kind.__name__ for kind in self.kinds)
+                return None, f"{entry.value} is of type {type(content).__name__}, not {expected}"
+            if (name := getattr(content, "name", None)) != entry.name:
+                return None, f"{entry.value} has another name, {name}"
+            return content, self.why_unfit(content) or ""
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (a plugin may raise anything)
             return None, f"{type(error).__name__}: {error}"
-        if not isinstance(content, self.kinds):
-            expected = " or ".join(kind.__name__ for kind in self.kinds)
-            return None, f"{entry.value} is of type {type(content).__name__}, not {expected}"
-        if (name := getattr(content, "name", None)) != entry.name:
-            return None, f"{entry.value} has another name, {name}"
-        return content, self.why_unfit(content) or ""
 
 
 class Registry(Mapping[str, T]):

@@ -21,8 +21,8 @@ class Thing:
 
 
 def group() -> PluginGroup:
-    misfits = {"misfit": "misfit does not fit"}
-    return PluginGroup("things", (Thing,), frozenset({"given"}), lambda thing: misfits.get(thing.name))
+    misfits = {"misfit": "misfit does not fit", "right": None, "other": None}
+    return PluginGroup("things", (Thing,), frozenset({"given"}), lambda thing: misfits[thing.name])
 
 
 @pytest.fixture
@@ -32,9 +32,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "things.py").write_text(
         f"from {__name__} import Thing\nTEXT = 'text'\n"
-        "RIGHT, OTHER, GIVEN, MISFIT = map(Thing, ('right', 'other', 'given', 'misfit'))\n"
+        "RIGHT, OTHER, GIVEN, MISFIT, ODD = map(Thing, ('right', 'other', 'given', 'misfit', 'odd'))\n"
     )
     (folder / "failing.py").write_text("raise RuntimeError('it needs a licence')\n")
+    (folder / "exiting.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(str(folder))
     for module in ("things", "failing"):
         monkeypatch.delitem(sys.modules, module, raising=False)
@@ -59,6 +60,8 @@ def test_objects_of_plugins_follow_the_built_in_ones(site: Path) -> None:
         ("right", "things:OTHER", "things:OTHER has another name, other"),
         ("given", "things:GIVEN", "given is built-in"),
         ("misfit", "things:MISFIT", "misfit does not fit"),
+        ("odd", "things:ODD", "KeyError: 'odd'"),
+        ("right", "exiting:RIGHT", "SystemExit: 3"),
     ],
 )
 def test_a_broken_plugin_is_reported_once_by_its_name_and_left_out(
