@@ -50,9 +50,7 @@ PLUGINS = PluginGroup(
     lambda plugin: None if _fault(plugin) or plugin.soak_excluded else UNDRAWN,
 )
 FAULTS: Mapping[str, Fault] = Registry(PLUGINS, _FAULTS, _fault)
-SCRIPTS: Mapping[str, Script] = Registry(
-    PLUGINS, _SCRIPTS, lambda plugin: plugin if isinstance(plugin, Script) else None
-)
+SCRIPTS: Mapping[str, Script] = Registry(PLUGINS, _SCRIPTS, lambda it: it if isinstance(it, Script) else None)
 
 
 def find_script(name: str) -> Script:

@@ -33,7 +33,7 @@ def leave(context: FaultContext) -> None:
     cluster.wait(lambda: cluster.active_controller() not in {None, active}, "another controller to be elected")
     # The new controller counts sessions from its own start. Until it fences the killed controller, that is in every
     # ISR, so that nobody could see it return.
-    cluster.wait(lambda: active not in cluster.registered(), f"the killed controller {active} to be given up")
+    cluster.wait(lambda: active not in (cluster.registered() or {active}), f"controller {active} to be given up")
     cluster.runtime.start(active)
     cluster.wait_registered(cluster.staying)
     cluster.wait_in_isr(cluster.staying)

@@ -20,6 +20,4 @@ FAULT = Fault(
     needs=FIREWALL,
     alone_in=ON_LINKS,
 )
-SCRIPT = script_of(
-    FAULT, leaving="lose packets of broker {broker}", rejoining="lose no more packets of broker {broker}"
-)
+SCRIPT = script_of(FAULT, leaving="lose packets of broker {broker}", rejoining="stop losing packets of broker {broker}")

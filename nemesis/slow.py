@@ -18,6 +18,4 @@ FAULT = Fault(
     needs=frozenset({Need.DELAY}),
     alone_in=ON_LINKS,
 )
-SCRIPT = script_of(
-    FAULT, leaving="slow the link of broker {broker}", rejoining="let the link of broker {broker} be fast"
-)
+SCRIPT = script_of(FAULT, leaving="slow the link of broker {broker}", rejoining="restore the link of broker {broker}")
