@@ -220,7 +220,7 @@ class JavaStreams:
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
         """Return the partitions that it reads, each with its committed offset."""
-        with suppress(WaitTimeoutError):
+        with suppress(WaitTimeoutError), client_errors():
             return RealClock().wait_until(self._partitions, timeout_s, "tasks")
         return []
 
@@ -257,6 +257,5 @@ def _failure(error: Py4JJavaError) -> clients.ClientError:
     failure = error.java_exception
     # The exception of a future has the broker's as its cause.
     names = [str(each.getClass().getSimpleName()) for each in (failure, failure.getCause()) if each is not None]
-    return clients.ClientError(
-        str(failure.toString()), refusal=next((_REFUSALS[name] for name in names if name in _REFUSALS), "")
-    )
+    refusal = next((_REFUSALS[name] for name in names if name in _REFUSALS), "")
+    return clients.ClientError(str(failure.toString()), refusal=refusal)
