@@ -26,10 +26,12 @@ from harness.run_folder.history import History
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL, RUNTIMES
 from harness.runtimes.base import ClusterSpec, RuntimeRequest, bootstrap_servers
+from harness.schedules.placement import MOST_BROKERS
 from harness.schedules.timers import FAST
 from harness.suggest import known_name
 from harness.systems import find_system
 from harness.targets import WITH_JARS, Target, find_target
+from harness.targets.settings import BROKER, raise_if_unfit
 from nemesis import FAULTS
 from nemesis.fault import FaultContext
 
@@ -106,6 +108,9 @@ def local_cluster(
     row, injected = find_target(target), [FAULTS[known_name("fault", name, FAULTS)] for name in faults]
     if not RUNTIMES[LOCAL].runs(row):
         raise UsageError(f"{row.name} cannot run as processes of this host")
+    if not 1 < brokers <= MOST_BROKERS:
+        raise UsageError(f"brokers={brokers}: give 2 to {MOST_BROKERS}, as topics need several replicas")
+    raise_if_unfit(row, {BROKER: settings or {}})
     system = find_system(row)
     for_faults = {name: value for fault in injected for name, value in fault.broker_settings.items()}
     topic_settings, broker_settings = system.settings(row, FAST, for_faults)
@@ -133,10 +138,8 @@ def absent(cluster: LocalCluster, broker: int, fault: str = "kill") -> Iterator[
     cluster was not started for, and `WaitTimeoutError`.
     """
     injected, running = FAULTS[known_name("fault", fault, FAULTS)], cluster.running
-    if (
-        not injected.needs <= cluster.spec.needs
-        or not injected.broker_settings.items() <= cluster.spec.settings.items()
-    ):
+    spec = cluster.spec
+    if not (injected.needs <= spec.needs and injected.broker_settings.items() <= spec.settings.items()):
         raise UsageError(f"this cluster was not started for {fault}: give faults=[{fault!r}]")
     if broker not in running.brokers or broker in running.absent:
         raise UsageError(f"broker {broker} is not among the brokers that are up")
@@ -146,8 +149,8 @@ def absent(cluster: LocalCluster, broker: int, fault: str = "kill") -> Iterator[
     before = running.absent, running.away
     running.absent = (*running.absent, broker)
     context = FaultContext(running, (broker,), FAST.copy_bytes_per_s, FAST.window_s, lambda *_, **__: None)
-    injected.inject(context)
     try:
+        injected.inject(context)
         if injected.leaves_isr:
             running.away |= {broker}
             running.wait_absent_left()

@@ -19,6 +19,7 @@ import click
 
 from harness.audit.explain.show import prefiltered_json
 from harness.cli.audit import disk, live, parse_brokers, request_of
+from harness.cli.options.common import leave_out, options_given
 from harness.cli.results import check as check_command
 from harness.cli.run import carry_out
 from harness.cli.run import run as run_command
@@ -30,6 +31,7 @@ from harness.spark.options import parse_spark
 
 FilePath: TypeAlias = str | PathLike[str]
 Settings: TypeAlias = Mapping[str, str | int]
+OF_COMMANDS_ONLY = frozenset({"output", "file", "junit", "html"})
 
 
 # fmt: off
@@ -113,7 +115,9 @@ def _parameters(command: click.Command, options: Mapping[str, Any], *arguments: 
         raise UsageError("a Spark session is active in this process: end it with SparkSession.stop()")
     try:
         with context:
-            parameters = {name: context.params[name] for name in context.params.keys() - {"output", "junit", "html"}}
+            ignored = OF_COMMANDS_ONLY if command is run_command else OF_COMMANDS_ONLY | {"results"}
+            leave_out(options_given() & ignored, "functions return their result, and write no other files")
+            parameters = {name: context.params[name] for name in context.params.keys() - OF_COMMANDS_ONLY}
             parameters["spark"] = parse_spark(parameters.pop("spark_master"), parameters.pop("spark_conf"))
             yield parameters
     finally:
@@ -130,9 +134,7 @@ def _words(options: Mapping[str, Any]) -> Iterator[str]:
         if value is True:
             yield flag
         elif value is not None and value is not False:
-            named = (
-                {f"{key}=": content for key, content in value.items()} if isinstance(value, Mapping) else {"": value}
-            )
+            named = {f"{key}=": each for key, each in value.items()} if isinstance(value, Mapping) else {"": value}
             for key, content in named.items():
                 several = [content] if isinstance(content, str) or not isinstance(content, Sequence) else content
                 yield from (f"{flag}={key}{part}" for part in several)

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -18,7 +19,7 @@ from harness.api.clusters import LocalCluster, absent
 from harness.cli.audit import disk, live
 from harness.cli.results import check
 from harness.cli.run import run
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.runtimes.base import ClusterSpec
 from harness.schedules.placement import Placement
 from harness.targets import find_target
@@ -88,6 +89,8 @@ WRONG: tuple[tuple[str, Mapping[str, Any], str], ...] = (
         "--quick reads no data: leave out --spool-limit",
     ),
     ("audit_live", {"bootstrap_server": "127.0.0.1:1", "quick": True}, "--bootstrap-server: no broker answers"),
+    ("audit_live", {"bootstrap_server": "127.0.0.1:1", "output": "a", "results": "r"},
+     "functions return their result, and write no other files: leave out --output, --results"),
 )  # fmt: skip
 
 
@@ -154,6 +157,14 @@ def test_a_fault_is_healed_where_the_block_fails(monkeypatch: pytest.MonkeyPatch
     assert not recorded.away
 
 
+def test_a_fault_that_cannot_be_injected_is_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = recorded_cluster(Placement())
+    monkeypatch.setattr(recorded.control, "rest", Mock(side_effect=HarnessError("refused")))
+    with pytest.raises(HarnessError, match="refused"), absent(local(recorded, monkeypatch), 2, "late-cleaner"):
+        pytest.fail("the block is not entered")
+    assert (recorded.actions, recorded.absent) == (["broker 2: {'log.cleaner.backoff.ms': None}"], ())
+
+
 @pytest.mark.parametrize(
     ("broker", "fault", "message"),
     [
@@ -169,9 +180,14 @@ def test_unfit_faults_are_rejected(monkeypatch: pytest.MonkeyPatch, broker: int,
     assert not recorded.actions
 
 
-def test_targets_that_are_no_processes_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="sim-kafka cannot run as processes of this host"):
-        clusters.local_cluster("sim-kafka", tmp_path).__enter__()
+@pytest.mark.parametrize(("target", "options", "message"), [
+    ("sim-kafka", {}, "sim-kafka cannot run as processes of this host"),
+    ("kafka-4.4", {"brokers": 0}, "brokers=0: give 2 to 7"),
+    ("kafka-4.4", {"settings": {"nonsense": "1"}}, "no such setting of a broker"),
+])  # fmt: skip
+def test_clusters_that_cannot_be_booted(tmp_path: Path, target: str, options: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        clusters.local_cluster(target, tmp_path, **options).__enter__()
 
 
 TESTS = """
