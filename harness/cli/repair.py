@@ -57,9 +57,7 @@ def rights_of(rights: Sequence[str], partitions: Sequence[TopicPartition]) -> di
             raise UsageError(f"--right {partition[0]}-{partition[1]}={broker}: --partition leaves this partition out")
         for place in partitions if partition is None else (partition,):
             if decisions.setdefault(place, broker) != broker:
-                raise UsageError(
-                    f"--right: both broker {decisions[place]} and broker {broker} for {place[0]}-{place[1]}"
-                )
+                raise UsageError(f"--right: both broker {decisions[place]} and {broker} for {place[0]}-{place[1]}")
     return decisions
 
 

@@ -171,10 +171,8 @@ class Cluster:
 
     def wait_absent_back(self) -> None:
         """Wait until every replica is in its ISR."""
-        self._wait_each(
-            lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]),
-            f"{_names(self.absent)} to rejoin every ISR",
-        )
+        description = f"{_names(self.absent)} to rejoin every ISR"
+        self._wait_each(lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]), description)
 
     def wait_assigned(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Wait until these partitions have these replicas, whether they are in the ISR or not."""
@@ -188,9 +186,7 @@ class Cluster:
         self._wait_each(lambda _, p: expected & set(p.replicas) <= set(p.isr), f"{_names(brokers)} to be in every ISR")
 
     def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], description: str) -> None:
-        self.wait(
-            lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()), description
-        )
+        self.wait(lambda: bool(states := self.states()) and all(holds(*each) for each in states.items()), description)
 
     def wait_replicated(self, description: str) -> None:
         """Wait until all live replicas, observed again, have the same log end offset and their high watermark there.
@@ -229,9 +225,7 @@ class Cluster:
         except WaitTimeoutError as error:
             # A follower that is behind, rather than the leader whose high watermark waits for it.
             views = {replica: self.observed.view(replica[0], replica[1:]) for replica in lacking}
-            error.replica = min(
-                lacking, key=lambda replica: view.log_end if (view := views[replica]) else -1, default=None
-            )
+            error.replica = min(lacking, key=lambda it: view.log_end if (view := views[it]) else -1, default=None)
             raise
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:

@@ -163,10 +163,9 @@ class RedpandaControl:
 
     def coordination(self) -> dict[str, bool]:
         """Return whether each requirement is met; False if no broker answers."""
-        try:
+        met = False, False
+        with suppress(HarnessError):
             met = self._redpanda.coordinates_compaction(), self._redpanda.removes_markers()
-        except HarnessError:
-            met = False, False
         return dict(zip(PROOF, met, strict=True))
 
 

@@ -133,9 +133,8 @@ def find_target(name: str) -> Target:
         return _of_build(name)
     parts, line = _NAME.fullmatch(name), line_of(name)
     if parts is None or line not in TARGETS:
-        raise UsageError(
-            _other_versions(name) or f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say"
-        )
+        unknown = f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say"
+        raise UsageError(_other_versions(name) or unknown)
     return replace(TARGETS[line], name=name, version=f"{parts['line']}{parts['patch']}")
 
 

@@ -189,9 +189,7 @@ def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
 def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
     """Verify the jars in ``staging``, move them into ``directory`` and mark it complete."""
     if wrong := mismatch(staging, digests):
-        raise UsageError(
-            f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
-        )
+        raise UsageError(f"{wrong}; nothing was installed: check the repository or proxy, then try again")
     names = [locks.jar_name(coordinate) for coordinate in digests]
     sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}
     marker = {"lock": _lock_digest(digests), "sizes_bytes": sizes_bytes}

@@ -222,7 +222,7 @@ def test_names_of_partitions_and_decisions() -> None:
     assert rights_of(["3"], [("a", 0), ("b", 0)]) == {("a", 0): 3, ("b", 0): 3}
     with pytest.raises(UsageError, match="--partition leaves this partition out"):
         rights_of(["a-1=3"], [("a", 0)])
-    with pytest.raises(UsageError, match="both broker 1 and broker 2 for a-0"):
+    with pytest.raises(UsageError, match="both broker 1 and 2 for a-0"):
         rights_of(["a-0=1", "a-0=2"], [])
 
 
