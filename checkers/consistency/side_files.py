@@ -186,19 +186,17 @@ def compare_spans(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> 
         .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
         .where("last_offset < bound")
         .groupBy("producer_id", "last_offset", *PARTITION)
-        .agg(
-            f.min(replica_span).alias("longest"),
-            f.max(replica_span).alias("shortest"),
-            f.collect_list(replica_span).alias("all"),
-        )
-        .where("longest.first_offset < shortest.first_offset AND shortest.log_start <= longest.first_offset")
+        .agg(f.min(replica_span).alias("longest"), f.collect_list(replica_span).alias("all"))
+        .withColumn("spans", f.expr("filter(all, span -> span.log_start <= longest.first_offset)"))
+        .withColumn("shortest", f.array_max("spans"))
+        .where("longest.first_offset < shortest.first_offset")
         .select(
             *PARTITION,
             "longest.broker",
             f.col("longest.first_offset").alias("longest_from"),
             "producer_id",
             "last_offset",
-            f.filter("all", lambda span: span["log_start"] <= f.col("longest.first_offset")).alias("spans"),
+            "spans",
             reason(
                 "it counts the records of producer {producer_id} from offset {longest_from} to {last_offset} as "
                 "aborted, broker {other} only from {shortest_from} on: it missed a marker in between, or broker "

@@ -55,9 +55,10 @@ def test_only_spans_that_differ_below_the_bound_on_logs_that_begin_before_them_a
     assert bool(differing(spark, **changes)) is is_found
 
 
+@pytest.mark.parametrize("third", [12, SHORT + 1])
 @pytest.mark.parametrize(("log_start", "brokers"), [(LONG + 1, [1, 2]), (LONG, [1, 2, 3])])
 def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(
-    log_start: int, brokers: Sequence[int], spark: SparkSession
+    log_start: int, brokers: Sequence[int], third: int, spark: SparkSession
 ) -> None:
-    (row,) = differing(spark, starts=(LONG, SHORT, 12), log_starts=(0, 0, log_start))
+    (row,) = differing(spark, starts=(LONG, SHORT, third), log_starts=(0, 0, log_start))
     assert sorted(span["broker"] for span in row["spans"]) == brokers
