@@ -124,11 +124,10 @@ def _removed_afterwards(
 
     Gates or a guard have to be seen to hold the partition, and no other partition.
     """
-    replicas = [*stayed, *returned]
+    conditions = _KEPT if protected_by is None else _held_by(protected_by)
+    missing = _missing(stayed, conditions) or _missing([*stayed, *returned], _GUARDED)
     if protected_by is None:
-        way = "the others kept it while the replica was absent, and every replica removed it afterwards"
-        return way, _missing(replicas, _GUARDED)
-    missing = _missing(stayed, _held_by(protected_by)) or _missing(replicas, _GUARDED)
+        return "the others kept it while the replica was absent, and every replica removed it afterwards", missing
     if not missing and (on_control := _missing(control, _REMOVED_BEFORE_RETURN)):
         missing = f"on the control partition, {on_control}"
     way = f"the {protected_by} held it while the replica was absent, cleaners passed others"
@@ -223,6 +222,7 @@ _COMPACTED: _Conditions = (
 )
 """Conditions for a run that is judged by what clients are served; the second ones are the control's for a partition
 without a superseded record."""
+_KEPT: _Conditions = (("did not hold it any more when the replica came back", lambda row: row["held_critical"]),)
 _GUARDED: _Conditions = (
     ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
 )
@@ -231,7 +231,7 @@ _GUARDED: _Conditions = (
 def _held_by(by: str) -> _Conditions:
     """Return the conditions for replicas that stayed while a gate or the guard kept cleaners from their partition."""
     return (
-        ("did not hold it any more when the replica came back", lambda row: row["held_critical"]),
+        *_KEPT,
         (f"was not held by the {by} while the replica was absent", lambda row: row["released_at_ms"] is not None),
         (
             f"removed it before the {by} released the partition",

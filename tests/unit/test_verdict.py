@@ -100,6 +100,7 @@ def test_clean_is_earned_after_an_absence(facts: Facts, how: str) -> None:
     ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
     ([fact(1, log_end_before=None), fact(3), returned()], "broker 1 has no files from before the return"),
     ([fact(1, **KEPT), fact(3, **KEPT_AND_PASSED), returned()], "broker 1 still held it"),
+    ([fact(1), fact(3), returned(has_payload=False, removed_at_ms=95)], "broker 2 no longer holds the transaction"),
     ([fact(1), returned()], "on brokers [3]"),
     ([], "on brokers [1, 2, 3]"),
     ([fact(b, critical_offset=None) for b in (1, 3, 2)], "never seen on any replica"),
