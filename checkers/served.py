@@ -3,8 +3,8 @@
 For systems whose replicas cannot be read, or that have none. Verifies, for the last poll of each partition:
 
 * ``uncommitted-delivered``: no delivered record is in a transaction that was aborted, or that nobody ended;
-* ``committed-lost``: the consumer ends up with each key's last committed record before the first open transaction: the
-  value is delivered, or after a delete no older value.
+* ``committed-lost``: the consumer ends up with each key's last committed record before the first transaction whose end
+  was not acknowledged, as it may be open: the value is delivered, or after a delete no older value.
 
 Does not verify: transactions whose end was not acknowledged, keys with a record that was not acknowledged, values.
 """
@@ -91,11 +91,12 @@ def _written(history: DataFrame) -> DataFrame:
 
     ``outcome``: of the transaction, by its client: committed, aborted, open (no end was requested), or null. ``truth``:
     the same, where open counts as aborted: a consumer must not get the record. ``goes_on``: the key has a record whose
-    offset is not known. ``is_stable``: no record before it is open.
+    offset is not known. ``is_stable``: no record up to it may be open.
     """
     lost = history.where("f = 'produce' AND type = 'info'").selectExpr(*PARTITION, "key", "true AS lost").distinct()
     ended = history.where("f IN ('commit', 'abort')").select("run", txn_header(), f.lit(True).alias("is_ended"))
-    open_from = f.min(f.expr("if(outcome = 'open', offset, NULL)")).over(Window.partitionBy(*PARTITION))
+    may_be_open = f.expr("if(outcome IN ('committed', 'aborted'), NULL, offset)")
+    open_from = f.min(may_be_open).over(Window.partitionBy(*PARTITION))
     return (
         history.where("f = 'produce' AND offset IS NOT NULL")
         .withColumns({"txn": txn_header(), "transactional": f.col("transactional_id").isNotNull()})

@@ -79,6 +79,8 @@ CASES: dict[str, tuple[str, str, set[tuple[str, int]], str]] = {
     "a record of an open transaction is delivered":
         (history(OPEN, (EARLIER, (1, 4))), "anomaly", {ABORTED, LOST}, "of transaction t/1, which is open"),
     "an unknown outcome": (history(None, (EARLIER, (0, 1, 4)), key="x"), "unknown", set(), "no client knows"),
+    "an unknown outcome, and the transaction may be open":
+        (history(None, (EARLIER, (0,)), key="x"), "unknown", set(), "no client knows"),
     "a record of nobody": (history("abort", (EARLIER, (0, 4, 7))), "unknown", set(), "no client is known to have"),
     "nothing is delivered":
         (history("abort", (EARLIER, ())), "anomaly", {LOST, ("committed-lost", 4)}, "ends with no record"),
