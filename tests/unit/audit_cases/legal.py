@@ -1,10 +1,11 @@
 """Differences that compaction, retention and lag make, and logs with tails of an earlier leader epoch."""
 
+from checker_cases.case import VISIBLE, Finding
 from checker_cases.transactions import END, T1
 from copied import copy
 from literal import abort, commit, delete, emptied, led, put
 
-from audit_cases.case import both, clean, unknown
+from audit_cases.case import UNEXPLAINED, anomaly, both, clean, unknown
 
 X = put(6, "x")
 LEGAL_CASES = [
@@ -69,6 +70,10 @@ LINEAGE_CASES = [
     ),
     clean("no stale tail, as the leader that failed had written nothing",
         AGAIN, copy(2, *BEFORE, epochs={0: 0, 1: 2}), says="2 replicas were read to offset 2 and agree",
+    ),
+    anomaly("no stale tail, as both logs continue: one was not truncated",
+        copy(1, *BEFORE, *led(1, put(2, "K")), *led(2, put(3, "N"))),
+        copy(2, *BEFORE, *led(0, emptied(2)), *led(2, put(3, "N"))), Finding(UNEXPLAINED, 2, 2, "K", -1, VISIBLE),
     ),
     clean("leaders that followed each other",
         *both(*BEFORE, *led(1, put(2, "K")), *led(4, put(3, "N")), epochs={0: 0, 1: 2, 4: 3}),
