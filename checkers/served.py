@@ -95,8 +95,8 @@ def _written(history: DataFrame) -> DataFrame:
     """
     lost = history.where("f = 'produce' AND type = 'info'").selectExpr(*PARTITION, "key", "true AS lost").distinct()
     ended = history.where("f IN ('commit', 'abort')").select("run", txn_header(), f.lit(True).alias("is_ended"))
-    may_be_open = f.expr("if(outcome IN ('committed', 'aborted'), NULL, offset)")
-    open_from = f.min(may_be_open).over(Window.partitionBy(*PARTITION))
+    # An unknown outcome may be open, too.
+    open_from = f.min(f.expr("if(outcome != 'open', NULL, offset)")).over(Window.partitionBy(*PARTITION))
     return (
         history.where("f = 'produce' AND offset IS NOT NULL")
         .withColumns({"txn": txn_header(), "transactional": f.col("transactional_id").isNotNull()})

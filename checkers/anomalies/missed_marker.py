@@ -4,8 +4,7 @@ Verifies: data of a producer that is followed by data of a higher producer epoch
 `batch_outcomes.overtaken_transactions`). This replica applies the next marker, which was written for another
 transaction, to both. If both markers have the same type, the outcome is right, and the finding is only
 `unexplained-divergence`; else it is the other anomaly in ``candidates``.
-A batch that came late, after its marker, is legal (KIP-664). It looks the same on every replica that still has it; one
-that has cleaned the batch away seems to prove that the others missed a marker.
+A batch that came late, after its marker, looks the same on every replica that has not cleaned it, and is legal.
 Does not verify: transactions whose marker any replica shows, that are open (`stuck_lso`), or for which
 `undeleted_values` has better evidence.
 """

@@ -119,11 +119,11 @@ def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
 
     A returning broker truncates such a tail before it follows (KIP-101, KIP-279). Leader epochs rise along a log, and
     all replicas have the same leader epoch at the same offset. If one replica has an epoch at or before an offset, and
-    another replica has a lower epoch *at* that offset, a deposed leader wrote the latter record. Or, if the latter log
-    has a still higher epoch, the former record: that leader failed, and the leader before was elected again. Otherwise
-    both logs continue in that epoch or later ones: then neither ends in a tail, and the checkers compare the records.
-    The start of an epoch comes from a replica's ``leader-epoch-checkpoint`` (unless the log ends there: that leader
-    wrote nothing), else from its first batch of that epoch. If compaction removed that batch, the tail begins later.
+    another replica has a lower epoch *at* that offset, a deposed leader wrote the latter record, and that log ends
+    before the epoch; or the former, and the latter log has a higher epoch than that log: the leader before was elected
+    again. Otherwise both logs continue, and neither has a tail. The start of an epoch comes from a replica's
+    ``leader-epoch-checkpoint`` (unless the log ends there: that leader wrote nothing), else from its first batch of
+    that epoch. If compaction has removed it, the tail seems to begin later.
     """
     newest = f.max("leader_epoch").over(Window.partitionBy(*REPLICA)).alias("newest")
     places = batches.select(*REPLICA, "base_offset", "last_offset", "leader_epoch", newest)
