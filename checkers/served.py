@@ -91,11 +91,10 @@ def _written(history: DataFrame) -> DataFrame:
 
     ``outcome``: of the transaction, by its client: committed, aborted, open (no end was requested), or null. ``truth``:
     the same, where open counts as aborted: a consumer must not get the record. ``goes_on``: the key has a record whose
-    offset is not known. ``is_stable``: no record up to it may be open.
+    offset is not known. ``is_stable``: no record up to it may be open (an ``outcome`` that is null may be).
     """
     lost = history.where("f = 'produce' AND type = 'info'").selectExpr(*PARTITION, "key", "true AS lost").distinct()
     ended = history.where("f IN ('commit', 'abort')").select("run", txn_header(), f.lit(True).alias("is_ended"))
-    # An unknown outcome may be open, too.
     open_from = f.min(f.expr("if(outcome != 'open', NULL, offset)")).over(Window.partitionBy(*PARTITION))
     return (
         history.where("f = 'produce' AND offset IS NOT NULL")
