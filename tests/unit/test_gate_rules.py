@@ -105,6 +105,7 @@ TABLE: dict[str, str] = {
     # A log that ends below its high watermark checkpoint when its broker starts
     "gate leader=1/end=200/hw=200": "kept",
     "gate leader=1/end=200/hw=201": "emptied",
+    "gate leader=1/end=200/hw=201/damaged": "emptied errors",  # the checkpoint of another log directory
     "gate leader=1/end=200/hw=201/isr=1,3,2": "kept",
     "gate leader=1/end=200/hw=201 leader=3/end=150": "emptied emptied",  # its copy began anew, and the leader changed
     "gate leader=1/end=200/hw=201 leader=1/end=150": "emptied kept",  # a checkpoint counts once

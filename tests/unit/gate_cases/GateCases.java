@@ -120,7 +120,7 @@ public final class GateCases {
     /**
      * gate name=value…/name=value…: each step a new leader epoch unless it says same-epoch, with the log's end; whether
      * the log was emptied. At a restart, the high watermark checkpoint may be given; how often it was kept, and what it was
-     * then; a file of the folder's that cannot be understood; and segments=BEGIN-END,… with what synced=OFFSET and cleaned=OFFSET say. A step truncate=OFFSET with hw=OFFSET and cleaned=OFFSET is a truncation: where to.
+     * then; another directory that is damaged; a file of the folder's that cannot be understood; and segments=BEGIN-END,… with what synced=OFFSET and cleaned=OFFSET say. A step truncate=OFFSET with hw=OFFSET and cleaned=OFFSET is a truncation: where to.
      */
     private static String gate(String[] words) throws Throwable {
         Gate gate = null;
@@ -130,6 +130,9 @@ public final class GateCases {
         for (int i = 1; i < words.length; i++) {
             Map<String, String> given = named(words[i].split("/"), 0);
             FakeBroker broker = new FakeBroker(given, folder);
+            // A folder instead of a file cannot be read.
+            if (given.containsKey("damaged"))
+                new File(folder.getParentFile(), "damaged/" + OffsetCheckpoints.HIGH_WATERMARKS).mkdirs();
             if (given.containsKey("torn"))
                 Files.write(new File(folder, FirstCopies.FILE).toPath(), new byte[0]);
             if (gate == null || given.containsKey("restart")) {
@@ -258,7 +261,7 @@ public final class GateCases {
 
         @Override
         public List<File> logDirectories(Object replicaManager) {
-            return Arrays.asList(folder.getParentFile());
+            return Arrays.asList(new File(folder.getParentFile(), "damaged"), folder.getParentFile());
         }
 
         @Override

@@ -58,12 +58,19 @@ final class Gate implements GateMXBean {
         replicaManager = ofReplicas;
         try {
             List<File> directories = broker.logDirectories(ofReplicas);
-            for (File directory : directories)
-                checkpoints.readAtStart(directory, options.maxUnsyncedMs == 0);
+            directories.forEach(this::readAtStart);
             if (options.maxUnsyncedMs > 0)
                 keepOffsets(directories);
         } catch (Throwable error) {
-            failed("reading offset checkpoints", error);
+            failed("finding log directories", error);
+        }
+    }
+
+    private void readAtStart(File directory) {
+        try {
+            checkpoints.readAtStart(directory, options.maxUnsyncedMs == 0);
+        } catch (Throwable error) {
+            failed("reading the offset checkpoints of " + directory, error);
         }
     }
 
