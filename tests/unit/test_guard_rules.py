@@ -117,6 +117,14 @@ def test_a_pause_by_a_guard_that_crashed_keeps_the_previous_settings_and_a_compl
     assert decide("t", pause(), settings("1.0", MAX_LAG), "c2", 99) is None
 
 
+@pytest.mark.parametrize(
+    ("ratio", "at_ms", "left_alone"), [("0.2", 99, None), ("0.7", 99, DIRTY_RATIO), ("0.2", 60_005, DIRTY_RATIO)]
+)
+def test_the_previous_value_soon_after_a_pause_is_not_a_change(ratio: str, at_ms: int, left_alone: str | None) -> None:
+    step = decide("t", pause(), settings(ratio, MAX_LAG), "c2", at_ms)
+    assert (step and step.left_alone) == (left_alone and (left_alone,))
+
+
 def test_a_release_touches_only_what_the_guard_set() -> None:
     for ratio, changes, left_alone in ("1.0", {DIRTY_RATIO: "0.2"}, ()), ("0.7", {}, (DIRTY_RATIO,)):
         step = release(pause(), settings(ratio, MAX_LAG))
