@@ -111,6 +111,9 @@ def plan_run(options: RunOptions) -> RunPlan:
         nemesis, placement = find_script(NO_FAULT), _without_absent(options, target)
     else:
         sizes = {name: getattr(options, name) for name in ("brokers", "replication_factor", "partitions", "absent")}
+        if options.schedule:
+            leaving = sum(isinstance(operation, Inject) for operation in options.schedule.operations)
+            sizes["absent"] = max(sizes["absent"], leaving)
         placement = place(**sizes, quorum=nemesis.quorum, has_odd_replicas=system.has_odd_replicas)
     if nemesis.name in system.unsupported_nemeses:
         supported = ", ".join(name for name in SCRIPTS if name not in system.unsupported_nemeses)

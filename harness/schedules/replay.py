@@ -58,12 +58,14 @@ def scenario_of(schedule: Schedule) -> Scenario:
     operations = schedule.operations
     leaves = [at for at, operation in enumerate(operations) if isinstance(operation, ops.Inject)]
     returns = [at for at, operation in enumerate(operations) if isinstance(operation, ops.Heal)] or [len(operations)]
-    if len(leaves) != 1 or len(returns) != 1 or returns < leaves:
+    # Absent brokers leave together, and return together.
+    is_one = all(steps == [*range(steps[0], steps[-1] + 1)] for steps in (leaves, returns) if steps)
+    if not leaves or not is_one or returns < leaves:
         raise UsageError("this schedule cannot be replayed: it needs one fault by which a broker leaves, and its end")
-    (begins_at,), (ends_at,) = leaves, returns
+    begins_at, ends_at = leaves[-1], returns[0]
     if reason := unsupported(schedule, RUN):
         raise UsageError(f"this schedule cannot be replayed: {reason}")
-    for number, operation in enumerate(operations[ends_at + 1 :], ends_at + 2):
+    for number, operation in enumerate(operations[returns[-1] + 1 :], returns[-1] + 2):
         if not isinstance(operation, (ops.TimePasses, *OF_RUNS)):
             reason = "compaction and clients rest once the broker is back"
             raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")

@@ -167,6 +167,7 @@ def test_what_is_written_once_missed_records_are_removed(steps: str, outage: lis
 @pytest.mark.parametrize(("steps", "says"), [
     ("p puts K; p deletes K", "needs one fault by which a broker leaves, and its end"),
     ("t puts K; 2 leaves; 2 returns; 2 leaves; 2 returns", "needs one fault"),
+    ("t puts K; 2 leaves; t commits; 3 leaves; 2 returns; 3 returns", "needs one fault"),
     ("t puts K; 2 leaves; t commits; 2 returns; p puts K",
      "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest"),
     (f"t puts K; 2 leaves; 4 is added; t commits; {PASSES}", "step 3, '4 is added', is not supported by harness"),

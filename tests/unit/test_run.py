@@ -126,12 +126,13 @@ def test_operations_in_a_row(chosen: dict[str, Any], operations: list[str]) -> N
     assert "\n".join(operations) in "\n".join(described(**chosen))
 
 
-@pytest.mark.parametrize("anomaly", ["stuck-lso", "all", "groups"])
-def test_the_schedule_of_a_run_can_be_replayed(tmp_path: Path, anomaly: str) -> None:
+@pytest.mark.parametrize(("anomaly", "absent"), [("stuck-lso", 2), ("all", 1), ("groups", 1)])
+def test_the_schedule_of_a_run_can_be_replayed(tmp_path: Path, anomaly: str, absent: int) -> None:
     path = tmp_path / "schedule.json"
-    plan = plan_run(options(anomaly))
+    plan = plan_run(options(anomaly, absent=absent))
     write_schedule(path, run_schedule(plan))
     replayed = scenarios_of(read_schedule(path))
+    assert plan_run(options(anomaly, schedule=read_schedule(path))).placement.absent == plan.placement.absent
     for scenario, played in zip(replayed, plan.scenarios[:-1], strict=True):
         assert (scenario.name, scenario.anomaly, scenario.kind) == (played.name, played.anomaly, played.kind)
         assert scenario.critical == played.critical
