@@ -67,18 +67,20 @@ def session_on(context: SparkContext) -> SparkSession:
     """Return a session without the extensions in Spark's jars, else the session of `SparkSession.builder`.
 
     The extensions are MLlib's functions, which no checker uses; to register them takes a second of Scala reflection.
-    Both sessions give the same results.
+    Both sessions give the same results. Raises an exception of pyspark for a setting that Spark rejects.
     """
     jvm: Any = context._jvm  # noqa: SLF001  (pyspark has no public name)
     try:
         none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
         extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
         java_context = context._jsc.sc()  # noqa: SLF001
-        session = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
-        return SparkSession(context, session)
+        of_jvm = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
+        session = SparkSession(context, of_jvm)
     except (AttributeError, TypeError, Py4JError) as error:
         log.info("PySpark's constructor of sessions has changed; Spark starts a second slower: %s", error)
-        return SparkSession.builder.getOrCreate()
+        session = SparkSession.builder.getOrCreate()
+    _ = session.conf  # Spark reads its settings now, and not in the first query.
+    return session
 
 
 def _convert_only_errors_of(spark_client: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from harness.errors import HarnessError, UsageError
@@ -72,9 +72,20 @@ def test_a_java_class_that_was_moved(spark: SparkSession, monkeypatch: pytest.Mo
         context._jvm.org.apache.spark.sql.moved.SparkSession(*rest)
 
     monkeypatch.setattr(SparkSession, "__init__", changed)
-    built = object()
+    built = type("Built", (), {"conf": None})()
     monkeypatch.setattr(SparkSession, "builder", type("Builder", (), {"getOrCreate": lambda _: built})())
     assert session_on(spark.sparkContext) is built
+
+
+def test_a_setting_that_spark_rejects_raises_before_the_first_query(spark: SparkSession) -> None:
+    conf: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[union-attr]
+    before = conf.get("spark.sql.shuffle.partitions")
+    conf.set("spark.sql.shuffle.partitions", "bad")
+    try:
+        with pytest.raises(IllegalArgumentException, match="The value 'bad' in the config"):
+            session_on(spark.sparkContext)
+    finally:
+        conf.set("spark.sql.shuffle.partitions", before)
 
 
 SETTING = "spark.sql.dataFrameQueryContext.enabled"
