@@ -1,6 +1,7 @@
 """`harness explore`: options, output and exit codes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from documentation import ROOT
 
 from harness.cli.develop import explore as command
-from harness.errors import EXIT_ANOMALY
+from harness.errors import EXIT_ANOMALY, HarnessError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, GATE, ClusterCase, cases
 from harness.model_checking.explore.walk import WalkResult, summary, walk
@@ -88,6 +89,19 @@ def test_clean_only_where_all_was_seen(case: ClusterCase, most_states: int, verd
     assert walked.verdict == verdict
     assert messages == [walked]
     assert summary(SIM_KAFKA, (), [walked])["verdict"] == verdict
+
+
+class KilledCase(ClusterCase):
+    """The kernel kills its process."""
+
+    def walk(self, **_: object) -> Explored:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return Explored()
+
+
+def test_a_process_that_is_killed_ends_the_walk() -> None:
+    with pytest.raises(HarnessError, match="explored '.+' was killed, as by a kernel"):
+        walk([KilledCase(WRITES)] * 2, processes=2, most_states=1, first_only=False, on_progress=lambda _: None)
 
 
 def explored_by_command(*options: str) -> str:

@@ -5,16 +5,19 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+from harness.errors import HarnessError
 from harness.judge.verdict import decide, worst
 from harness.model_checking.explore.cases import AnyCase
 from harness.models.walk.exhaustive import Explored
@@ -24,6 +27,7 @@ from harness.schedules.schedule import NO_PLAN, RoundPlan, RoundTopic, Schedule,
 
 OF_GROUPS: Final = RoundPlan(topics=(RoundTopic(CONSUMER_OFFSETS, 1, {}),))
 """The plan of a schedule whose records are committed offsets of a group."""
+KILLED: Final = "was killed, as by a kernel that is out of memory: give fewer --processes, or less --most-states"
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,44 @@ def walk(
     first_only: bool,
     on_progress: Callable[[WalkResult], None],
 ) -> list[WalkResult]:
-    """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order."""
+    """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order.
+
+    Raises `HarnessError` where a process is killed.
+    """
     walked: dict[AnyCase, WalkResult] = {}
-    explore_case = partial(_walk, most_states=most_states, first_only=first_only)
-    # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
-    with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
-        for result in pool.imap_unordered(explore_case, cases):
-            walked[result.case] = result
-            on_progress(result)
+    explore_case = partial(_send_result, owner=os.getpid(), most_states=most_states, first_only=first_only)
+    # New processes: a fork would copy the caller's threads in the middle of their work.
+    context, ahead = get_context("forkserver"), deque(cases)
+    running: dict[Any, tuple[Any, AnyCase]] = {}
+    try:
+        while ahead or running:
+            while ahead and len(running) < processes:
+                case = ahead.popleft()
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=explore_case, args=(case, sender))
+                process.start()
+                sender.close()
+                running[receiver] = process, case
+            for receiver in wait(running):
+                process, case = running.pop(receiver)
+                try:
+                    walked[case] = receiver.recv()
+                except EOFError as error:
+                    raise HarnessError(f"the process that explored '{case.title}' {KILLED}") from error
+                on_progress(walked[case])
+    finally:
+        for process, _ in running.values():
+            process.kill()
     return [walked[case] for case in cases]
 
 
+def _send_result(case: AnyCase, sender: Connection, owner: int, **limits: Any) -> None:
+    _end_with(owner)
+    sender.send(_walk(case, **limits))
+
+
 def _end_with(owner: int) -> None:
-    """Make this worker exit when its owner does, however the owner ends; Ctrl-C is for the owner."""
+    """Make this process exit when its owner does, however the owner ends; Ctrl-C is for the owner."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch_owner() -> None:
