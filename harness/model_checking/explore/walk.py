@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -57,7 +56,7 @@ def walk(
     Raises `HarnessError` where a process is killed.
     """
     walked: dict[AnyCase, WalkResult] = {}
-    explore_case = partial(_send_result, owner=os.getpid(), most_states=most_states, first_only=first_only)
+    limits = {"most_states": most_states, "first_only": first_only}
     # New processes: a fork would copy the caller's threads in the middle of their work.
     context, ahead = get_context("forkserver"), deque(cases)
     running: dict[Any, tuple[Any, AnyCase]] = {}
@@ -66,7 +65,7 @@ def walk(
             while ahead and len(running) < processes:
                 case = ahead.popleft()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=explore_case, args=(case, sender))
+                process = context.Process(target=_send_result, args=(case, sender, os.getpid()), kwargs=limits)
                 process.start()
                 sender.close()
                 running[receiver] = process, case
