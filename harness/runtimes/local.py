@@ -124,6 +124,8 @@ class LocalRuntime:
         if self.own is not None:
             command = self.own.command(broker, self.own.system.broker.command)
         with self.spec.log_path(broker).open("ab") as log:
+            if self.own is not None:
+                self.own.log_starts[broker] = log.tell()
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *command],
                 stdin=subprocess.DEVNULL,

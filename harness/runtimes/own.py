@@ -21,7 +21,10 @@ from harness.targets.own import API_VERSIONS, LOG, SystemFile, filled
 
 @dataclass
 class OwnProcesses:
-    """``home``: returns the folder of a broker. ``ports``: the additional ports of each broker, by name."""
+    """``home``: returns the folder of a broker. ``ports``: the additional ports of each broker, by name.
+
+    ``log_starts``: the size of each broker's log when the broker was started.
+    """
 
     system: SystemFile
     spec: ClusterSpec
@@ -30,6 +33,7 @@ class OwnProcesses:
     addresses: Mapping[int, Address]
     cluster_id: str = field(default_factory=random_cluster_id)
     ports: dict[int, dict[str, int]] = field(init=False)
+    log_starts: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names, taken = self.system.broker.ports, {address.port for address in self.addresses.values()}
@@ -58,8 +62,8 @@ class OwnProcesses:
         for broker, address in self.addresses.items():
             with suppress(OSError):
                 if rule.startswith(LOG):
-                    text = self.spec.log_path(broker).read_text(errors="replace")
-                    if not re.search(rule.removeprefix(LOG), text, re.MULTILINE):
+                    log = self.spec.log_path(broker).read_bytes()[self.log_starts.get(broker, 0) :]
+                    if not re.search(rule.removeprefix(LOG), log.decode(errors="replace"), re.MULTILINE):
                         continue
                 elif rule == API_VERSIONS:
                     ask(address, choose_version())

@@ -125,6 +125,9 @@ def test_brokers_are_prepared_configured_started_and_stopped_as_the_file_says(tm
         wait(lambda: log.read_text().endswith("bye\n"), description="the signal of the file")
         subject.start(2)
         wait(lambda: log.read_text().count("up 2") == 2, description="the second start")
+        assert own.log_starts == {1: 0, 2: log.read_text().rindex("up 2")}
+        own.log_starts[2] = log.stat().st_size
+        assert own.ready() == {1}, "earlier lines are of an earlier start"
         # A child that is forked and does not run its program yet is not found by its environment.
         wait(lambda: len(leftovers.processes_of(RUN)) == 4, description="each broker and its child again")
     wait(lambda: not leftovers.processes_of(RUN), description="the end of the children")
