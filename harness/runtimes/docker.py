@@ -163,6 +163,7 @@ class DockerRuntime:
         with engine.errors_as(f"broker {broker} cannot be killed"):
             self._containers[broker].kill()
             self._containers[broker].wait(timeout=STOP_TIMEOUT_S)
+        self._reach.paused.discard(broker)
 
     def pause(self, broker: int) -> None:
         """Pause the container (the cgroup freezer)."""

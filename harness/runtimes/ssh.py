@@ -131,6 +131,7 @@ class SshRuntime:
         self._connections[broker].shell(
             f"{IS_ALIVE} kill -KILL {process_id}; while is_alive {process_id}; do sleep 0.01; done"
         )
+        self._reach.paused.discard(broker)
 
     def pause(self, broker: int) -> None:
         """SIGSTOP the broker."""

@@ -113,6 +113,16 @@ def test_a_run_that_can_be_resumed_keeps_its_containers(
     assert len(messages) == 1
 
 
+def test_a_paused_broker_that_is_killed_and_started_is_up(bench: ContainerCluster) -> None:
+    bench.runtime.start_cluster()
+    for act in (bench.runtime.pause, bench.runtime.kill):
+        act(BROKER)
+        assert not bench.runtime.is_up(BROKER)
+    bench.runtime.start(BROKER)
+    assert bench.runtime.is_up(BROKER)
+    assert bench.brokers[BROKER].calls == ["start", "pause", "kill", "wait", "start"]
+
+
 def test_brokers_of_a_resumed_run_keep_their_ports(bench: ContainerCluster) -> None:
     for broker, container in bench.brokers.items():
         container.attrs = {"HostConfig": {"PortBindings": {"9092/tcp": [{"HostPort": str(20000 + broker)}]}}}

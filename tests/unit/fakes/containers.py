@@ -99,6 +99,16 @@ class FakeContainer(FakeResource):
     def start(self) -> None:
         self.calls.append("start")
 
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+
+    def wait(self, *, timeout: float) -> None:
+        assert timeout
+        self.calls.append("wait")
+
 
 @dataclass
 class FakeCollection:
