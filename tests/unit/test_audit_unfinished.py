@@ -25,6 +25,7 @@ from harness.judge.verdict import UnknownReason
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import TopicState
+from harness.kafka_api.transactions import OpenTransaction
 from harness.spark.options import SparkOptions
 
 BROKERS = {number: FakeBroker({TP: [Held(3, 3)]}) for number in (1, 2)}
@@ -33,6 +34,7 @@ STUCK = {
     "key": None, "producer_id": 5, "effect": "visible", "explanation": "read_committed is frozen at 0", "proven": True,
     "witness": "{}", "shown_by": "batch",
 }  # fmt: skip
+OPEN = (OpenTransaction(5, 0, 12, last_time_ms=0),)
 GONE = UsageError("topic t does not exist")
 
 
@@ -65,6 +67,21 @@ def test_a_partition_that_moves_while_it_is_read_is_unknown() -> None:
     ((place, (why,)),) = compare.reassigned(before, after).items()
     assert (place, why.text) == (TP, "it was reassigned while it was read")
     assert compare.reassigned(before, before) == {}
+
+
+@pytest.mark.parametrize(
+    ("first_offset", "opened_there", "is_unsure"), [(9, (), True), (10, (), False), (9, OPEN, False)]
+)
+def test_a_transaction_whose_records_are_deleted_on_some_replicas_only(
+    first_offset: int, opened_there: tuple[OpenTransaction, ...], *, is_unsure: bool
+) -> None:
+    here, there = (Held(20, 10, log_start=10, open=opened) for opened in (OPEN, opened_there))
+    here = replace(here, open=(replace(OPEN[0], first_offset=first_offset),))
+    cluster = audited({1: FakeBroker({TP: [there]}), 2: FakeBroker({TP: [here]})})
+    answers = compare.AuditAnswers(AuditRequest([], ["t"]), "audit-1", cluster, prefilter(cluster), 0.0)
+    verdict = answers.verdict(CheckedReading((), NO_ROWS, {}), {})
+    assert verdict.findings == ()
+    assert ("a transaction without records is open on broker 2" in verdict.scenarios[0].reason) == is_unsure
 
 
 def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> None:

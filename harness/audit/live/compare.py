@@ -25,7 +25,7 @@ from harness.audit.judge_copies import NO_ROWS, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses, spans_between
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.metadata_log import METADATA_FOLDER, fetch_metadata_log, verify_controllers
-from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
+from harness.audit.live.prefilter import Prefiltered, Suspicion, open_without_records, prefilter
 from harness.audit.live.reading import PATIENCE_S, RateLimit
 from harness.audit.live.request import AuditRequest
 from harness.audit.live.settle import CheckedReading, merged, read_in_shares, read_until_settled, still_there, without
@@ -162,7 +162,7 @@ class AuditAnswers:
         """
         request, cluster, state = self.request, self.cluster, self.cluster.state
         evidence, of_two_topics = evidence_of_cluster(cluster, after, log), recreated(cluster, after)
-        last_readings = without(last_readings, of_two_topics)
+        last_readings, unsure = without(last_readings, of_two_topics), open_without_records(self.prefiltered.statuses)
         unverified = {copy.place: (UNVERIFIED,) for copy in last_readings.replicas if after is None}
         suspicions = [_finding(suspicion) for suspicion in self.prefiltered.suspicions]
         notes = (*cluster.notes, *cluster.selection, *self.prefiltered.notes, *(log.notes if log else ()), *notes)
@@ -172,7 +172,7 @@ class AuditAnswers:
             timings_s={"ask": self.took_s, **timings_s},
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
             evidence=evidence,
-            unknown={**unverified, **last_readings.unknown, **reassigned(cluster, after), **of_two_topics},
+            unknown={**unsure, **unverified, **last_readings.unknown, **reassigned(cluster, after), **of_two_topics},
             broker_findings=[finding for finding in suspicions if finding.place not in of_two_topics],
             shell=Shell(",".join(map(str, request.bootstrap)) or ANY_BROKER, request.config, cluster.own_settings),
         )

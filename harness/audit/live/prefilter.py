@@ -21,6 +21,7 @@ from harness.broker_files.internal_topics.decode import FINISHED, ONGOING
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 from harness.judge.finding import brokers_text, name_of
+from harness.judge.verdict import UnknownReason
 from harness.kafka_api import TopicPartition
 from harness.kafka_api.metadata import ClusterState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
@@ -228,6 +229,21 @@ def _why_ended(
 def all_open(statuses: ReplicaStatuses) -> list[tuple[int, TopicPartition, OpenTransaction]]:
     """Return the open transactions of every replica, with its broker and partition."""
     return [(broker, tp, opened) for (broker, tp), status in statuses.replicas.items() for opened in status.open or ()]
+
+
+def open_without_records(statuses: ReplicaStatuses) -> dict[TopicPartition, tuple[UnknownReason, ...]]:
+    """Return the partitions where a transaction that began before the log start offset is open on some replicas only.
+
+    The last stable offset is the log start offset there (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
+    """
+    opened = {(broker, tp, transaction.producer_id) for broker, tp, transaction in all_open(statuses)}
+    return {
+        tp: (UnknownReason("unsure", f"a transaction without records is open on broker {broker}, and not on every replica"),)
+        for broker, tp, transaction in all_open(statuses)
+        if transaction.first_offset < statuses.replicas[broker, tp].log_start
+        for other, status in statuses.by_partition[tp].items()
+        if status.open is not None and (other, tp, transaction.producer_id) not in opened
+    }
 
 
 def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
