@@ -221,6 +221,8 @@ def read_round(path: Path) -> StoredRound:
 
 def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
     """Read a folder. Raises ValueError with the folder's name and the reason."""
+    if (path / store.VERDICT).is_fifo():
+        raise ValueError(f"{name} cannot be read: {store.VERDICT} is a named pipe")
     try:
         return read(path, name)
     except FileNotFoundError as error:

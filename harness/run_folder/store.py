@@ -125,7 +125,7 @@ class RunFolder:
 
     def keep_former_verdict(self, verdict: Any) -> Path | None:
         """Copy ``verdict.json`` to a name with its time, if it differs from ``verdict``; return the copy, or None."""
-        if not self.verdict_path.exists():
+        if not self.verdict_path.is_file():
             return None
         former = self.verdict_path.read_bytes()
         with suppress(ValueError):

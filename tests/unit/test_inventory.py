@@ -272,3 +272,6 @@ def test_a_former_verdict_is_kept_where_it_differs(tmp_path: Path) -> None:
     kept = folder.keep_former_verdict({"verdict": "unknown"})
     assert kept
     assert kept.read_text() == '{"verd'
+    folder.verdict_path.unlink()
+    os.mkfifo(folder.verdict_path)
+    assert folder.keep_former_verdict({"verdict": "unknown"}) is None

@@ -113,14 +113,16 @@ def test_what_is_no_whole_run_is_left_out_and_reported(results: Path, site: Path
     result = verdict_json(ANOMALY)
     result["findings"][0]["witness"] = "text"
     (stored(results, 6, ANOMALY) / "verdict.json").write_text(json.dumps(result))
-    pipe = stored(results, 7, CLEAN) / "manifest.json"
-    pipe.unlink()
-    os.mkfifo(pipe)
+    for day, name in ((7, "verdict.json"), (8, "manifest.json")):
+        pipe = stored(results, day, CLEAN) / name
+        pipe.unlink()
+        os.mkfifo(pipe)
     contents = read_contents(results)
     assert [run.folder.run_id for run in contents.runs] == [ID.format(1)]
     left_out = sorted(line.removeprefix("kafka-4.4/stuck-lso/") for line in contents.left_out)
-    assert [line.partition(" ")[0] for line in left_out] == [ID.format(day) for day in (2, 3, 4, 5, 6)]
-    assert left_out[-1].endswith(" cannot be read: ValueError: Verdict.findings[0].witness is str")
+    assert [line.partition(" ")[0] for line in left_out] == [ID.format(day) for day in (2, 3, 4, 5, 6, 7)]
+    assert left_out[-1].endswith(" cannot be read: verdict.json is a named pipe")
+    assert left_out[-2].endswith(" cannot be read: ValueError: Verdict.findings[0].witness is str")
     assert "has no verdict.json: it is in progress, or was interrupted" in written(results, site)
 
 
