@@ -121,10 +121,9 @@ class LocalRuntime:
         # The agent for syncs is the first, as another agent loads classes of the broker, which it could not change.
         flags = (*self._files.flags(broker), *self.spec.jvm_flags)
         command = self._command(kafka.BROKER_CLASS, self._home(broker) / PROPERTIES, flags=flags)
-        if self.own is not None:
-            command = self.own.command(broker, self.own.system.broker.command)
         with self.spec.log_path(broker).open("ab") as log:
             if self.own is not None:
+                command = self.own.command(broker, self.own.system.broker.command)
                 self.own.log_starts[broker] = log.tell()
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *command],

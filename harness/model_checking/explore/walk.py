@@ -65,7 +65,7 @@ def walk(
             while ahead and len(running) < processes:
                 case = ahead.popleft()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_send_result, args=(case, sender, os.getpid()), kwargs=limits)
+                process = context.Process(target=_walk, args=(case, sender, os.getpid()), kwargs=limits)
                 process.start()
                 sender.close()
                 running[receiver] = process, case
@@ -82,11 +82,6 @@ def walk(
     return [walked[case] for case in cases]
 
 
-def _send_result(case: AnyCase, sender: Connection, owner: int, **limits: Any) -> None:
-    _end_with(owner)
-    sender.send(_walk(case, **limits))
-
-
 def _end_with(owner: int) -> None:
     """Make this process exit when its owner does, however the owner ends; Ctrl-C is for the owner."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -99,12 +94,13 @@ def _end_with(owner: int) -> None:
     threading.Thread(target=watch_owner, daemon=True).start()
 
 
-def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
+def _walk(case: AnyCase, sender: Connection, owner: int, *, most_states: int, first_only: bool) -> None:
+    _end_with(owner)
     began_s = time.monotonic()
     # States refer to each other and none is released: garbage collection would find nothing.
     gc.disable()
     explored = case.walk(most_states=most_states, first_only=first_only)
-    return WalkResult(case, explored, time.monotonic() - began_s)
+    sender.send(WalkResult(case, explored, time.monotonic() - began_s))
 
 
 def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[Operation, ...]]]:

@@ -18,7 +18,7 @@ from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_o
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 KNOWN_MS: Final = 60_000
-"""After the beginning of a pause, until every broker knows it."""
+"""After the beginning of a pause, until every broker knows it: before, brokers may answer the previous value."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_
     ours = {} if pause is None else {n: value for n, value in pause.previous.items() if is_pause(n, settings[n])}
     if pause is not None and pause.phase is PausePhase.PAUSED:
         if now_ms - pause.since_ms < KNOWN_MS:
-            # The previous value may be the answer of brokers that do not know the pause.
             ours = {n: v for n, v in pause.previous.items() if n in ours or is_same(expected[n], v)}
         changed = tuple(name for name in pause.previous if name not in ours)
         return PauseStep(topic, None, {}, expected, replace(pause, previous=ours), changed) if changed else None
