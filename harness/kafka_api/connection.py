@@ -34,7 +34,7 @@ SILENT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """``answer_s``: the limit on the wait for a connection, and for each answer.
+    """``answer_s``: the limit on the wait for a connection, and for the next part of an answer, which may be large.
 
     ``repeat_s``: for so long a request without an answer is sent again, over a new connection; 0: never.
     """
