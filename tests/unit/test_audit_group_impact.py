@@ -72,8 +72,7 @@ def test_nothing_is_asked_without_findings_and_what_is_not_permitted_is_a_note()
         "earlier",
         "the consumer groups of broker 2 are unknown: groups cannot be listed: GroupAuthorizationFailedError",
         "the consumer groups of broker 3 are unknown: gone",
-        "consumer groups that did not report their offsets (this user needs Describe on them, or they got another"
-        " coordinator): 1",
+        "consumer groups that did not report their offsets (this user needs Describe, or they were moved): 1",
     )
 
 

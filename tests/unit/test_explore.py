@@ -100,7 +100,7 @@ class KilledCase(ClusterCase):
 
 
 def test_a_process_that_is_killed_ends_the_walk() -> None:
-    with pytest.raises(HarnessError, match="explored '.+' was killed, as by a kernel"):
+    with pytest.raises(HarnessError, match=r"explored '.+' was killed, as by a kernel"):
         walk([KilledCase(WRITES)] * 2, processes=2, most_states=1, first_only=False, on_progress=lambda _: None)
 
 

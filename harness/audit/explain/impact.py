@@ -138,7 +138,7 @@ def _committed_offsets(
                 if isinstance(offset, int) and offset != NO_OFFSET:
                     offsets.setdefault(place, {})[group] = offset
     for text, count in (
-        ("did not report their offsets (this user needs Describe on them, or they got another coordinator)", refused),
+        ("did not report their offsets (this user needs Describe, or they were moved)", refused),
         ("were not asked for their offsets, as there are too many", left_out),
     ):
         notes += [f"consumer groups that {text}: {count:,}"] if count else []

@@ -238,11 +238,7 @@ def open_without_records(statuses: ReplicaStatuses) -> dict[TopicPartition, tupl
     """
     opened = {(broker, tp, transaction.producer_id) for broker, tp, transaction in all_open(statuses)}
     return {
-        tp: (
-            UnknownReason(
-                "unsure", f"a transaction without records is open on broker {broker}, and not on every replica"
-            ),
-        )
+        tp: (UnknownReason("unsure", f"broker {broker}, unlike others, has a transaction open without records"),)
         for broker, tp, transaction in all_open(statuses)
         if transaction.first_offset < statuses.replicas[broker, tp].log_start
         for other, status in statuses.by_partition[tp].items()
