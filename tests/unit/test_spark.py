@@ -78,7 +78,7 @@ def test_a_java_class_that_was_moved(spark: SparkSession, monkeypatch: pytest.Mo
 
 
 def test_a_setting_that_spark_rejects_raises_before_the_first_query(spark: SparkSession) -> None:
-    conf: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[union-attr]
+    conf: Any = spark.sparkContext._jsc.sc().conf()
     before = conf.get("spark.sql.shuffle.partitions")
     conf.set("spark.sql.shuffle.partitions", "bad")
     try:

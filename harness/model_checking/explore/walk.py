@@ -59,7 +59,7 @@ def walk(
     limits = {"most_states": most_states, "first_only": first_only}
     # New processes: a fork would copy the caller's threads in the middle of their work.
     context, ahead = get_context("forkserver"), deque(cases)
-    running: dict[Any, tuple[Any, AnyCase]] = {}
+    running: dict[Any, tuple[Any, Any, AnyCase]] = {}
     try:
         while ahead or running:
             while ahead and len(running) < processes:
@@ -68,16 +68,16 @@ def walk(
                 process = context.Process(target=_walk, args=(case, sender, os.getpid()), kwargs=limits)
                 process.start()
                 sender.close()
-                running[receiver] = process, case
-            for receiver in wait(running):
-                process, case = running.pop(receiver)
+                running[receiver] = receiver, process, case
+            for ended in wait(running):
+                receiver, process, case = running.pop(ended)
                 try:
                     walked[case] = receiver.recv()
                 except EOFError as error:
                     raise HarnessError(f"the process that explored '{case.title}' {KILLED}") from error
                 on_progress(walked[case])
     finally:
-        for process, _ in running.values():
+        for _, process, _ in running.values():
             process.kill()
     return [walked[case] for case in cases]
 
