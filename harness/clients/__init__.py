@@ -25,18 +25,20 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
 TIMED_OUT: Final = "TIMED_OUT"
+INVALID_TXN_STATE: Final = "INVALID_TXN_STATE"
 ALSO_OF_SLOW_BROKERS: Final = frozenset(
     {
         "CONCURRENT_TRANSACTIONS",  # the former transaction has not ended, until the time-out of the client's retries
+        INVALID_TXN_STATE,  # an open transaction is unknown; or the broker has forgotten that it verified it (KIP-890)
         "GROUP_ID_NOT_FOUND",  # of a group with offsets; or it has just been deleted, and the answer was lost
         "OUT_OF_ORDER_SEQUENCE_NUMBER",  # the producer's last batch is unknown
         TIMED_OUT,  # an operation was not acknowledged in `OPERATION_TIMEOUT_S`
     }
 )
 """Without a fault, no valid operation ends with these errors of brokers if all brokers answer in time."""
-# A broker met an exception that its code does not handle, or does not know an open transaction or its producer.
-REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
-"""Without a fault, no valid operation ends with the other three errors at all."""
+# A broker met an exception that its code does not handle, or does not know the producer of an open transaction.
+REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_PRODUCER_ID_MAPPING"}
+"""Without a fault, no valid operation ends with the other two errors at all."""
 
 NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is

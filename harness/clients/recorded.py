@@ -164,7 +164,7 @@ class RecordingProducer:
             count = f"{remaining} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             errors, self._answers.errors = self._answers.errors, []
             refusal = next((error.refusal for error in errors if error.refusal), TIMED_OUT if remaining else "")
-            raise OperationFailedError(self.process, "; ".join(map(str, errors)) or count, refusal)
+            raise OperationFailedError(self.process, "; ".join(dict.fromkeys(map(str, errors))) or count, refusal)
 
     def record(self, f: str, operation: Callable[[], None], **fields: Any) -> None:
         """Execute and record an operation of this producer, with more ``fields``. Raises as `record` does."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.clients import ALSO_OF_SLOW_BROKERS
+from harness.clients import ALSO_OF_SLOW_BROKERS, INVALID_TXN_STATE
 from harness.judge import guarantees
 from harness.judge.earned import ProtectionRecord, earn
 from harness.judge.finding import CheckerRow, Finding, Place, brokers_text, by_place, finding_about
@@ -203,7 +203,7 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
     stopped if none has passed the record. This is judged only with the first setting, and not for replicas that are
     kept from cleaning alone: with a gate, a guard or coordinated compaction.
     """
-    settings = {**_DEFAULTS_MS, **manifest.get("broker_settings", {}), **manifest.get("topic_settings", {})}
+    settings = _settings(manifest)
     waited_s, limits_ms = manifest["timings_s"].get("clean", 0), {n: int(settings[n]) for n in LIMITS if n in settings}
     if len(limits_ms) < len(LIMITS) or waited_s < sum(limits_ms.values()) / 1000 + LONGEST_PASS_S:
         return
@@ -235,14 +235,24 @@ def stalled(stall: Mapping[str, Any] | None) -> Iterator[Finding]:
         yield finding_about("stalled-replica", place, brokers, witness, offset=0, effect="visible", explanation=text)
 
 
+def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_DEFAULTS_MS, **manifest.get("broker_settings", {}), **manifest.get("topic_settings", {})}
+
+
 def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield ``refused-operation`` for a valid operation that a broker refused without a fault (`ClientError.refusal`).
 
     ``refusal`` of the manifest: the client's ``process``, the ``error``, the ``operation`` in a sentence, and
-    ``longest_silence_s``.
+    ``longest_silence_s``. A broker forgets after ``producer.id.expiration.ms`` that it has verified a transaction, and
+    refuses a record that is appended later (KIP-890, `ProducerStateManager.removeExpiredProducers`).
     """
     refusal = manifest.get("refusal")
-    if refusal and (refusal["error"] not in ALSO_OF_SLOW_BROKERS or refusal["longest_silence_s"] <= LONGEST_SILENCE_S):
+    if not refusal:
+        return
+    limit_s = LONGEST_SILENCE_S
+    if refusal["error"] == INVALID_TXN_STATE:
+        limit_s = min(limit_s, int(_settings(manifest)["producer.id.expiration.ms"]) / 2000)
+    if refusal["error"] not in ALSO_OF_SLOW_BROKERS or refusal["longest_silence_s"] <= limit_s:
         name, _ = scenario_and_process(refusal["process"])
         scenario = next((each for each in manifest["scenarios"] if each["name"] == name), manifest["scenarios"][0])
         text = f"{refusal['operation']}; no fault was injected, and the operation is valid"

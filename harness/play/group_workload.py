@@ -140,7 +140,7 @@ class GroupWorkload:
                 producer.send(partition, f"record {number}", "input", [], answered)
         if producer.flush() or errors:
             process = scenarios.client_name(topics[-1].removesuffix(scenarios.input_topic("")), "inputs")
-            why = "; ".join(map(str, errors)) or "no answer"
+            why = "; ".join(dict.fromkeys(map(str, errors))) or "no answer"
             refusal = errors[0].refusal if errors else TIMED_OUT
             raise OperationFailedError(process, f"records of {topics[-1]} are not acknowledged: {why}", refusal)
 

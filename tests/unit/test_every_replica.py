@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from test_verdict import AWAY, CONTROL, SCENARIO, assembled, doubt, fact, finding, promised
 
-from harness.clients import ALSO_OF_SLOW_BROKERS
+from harness.clients import ALSO_OF_SLOW_BROKERS, INVALID_TXN_STATE
 from harness.judge.run_verdict import STALE_REQUESTS_UNKNOWN
+from harness.schedules.timers import FAST
 
 NOT_CLEANED = {"held_critical": True, "held_after": True, "removed_at_ms": None, "cleaned_past": False}
 NOT_REMOVED = {**NOT_CLEANED, "cleaned_past": True}
@@ -144,7 +145,12 @@ REFUSAL = {
 
 
 @pytest.mark.parametrize(
-    "change", [{}, *({"error": error, "longest_silence_s": 1.0} for error in sorted(ALSO_OF_SLOW_BROKERS))]
+    "change",
+    [
+        {},
+        *({"error": e, "longest_silence_s": 1.0} for e in sorted(ALSO_OF_SLOW_BROKERS - {INVALID_TXN_STATE})),
+        {"error": INVALID_TXN_STATE, "longest_silence_s": 0.35},
+    ],
 )
 def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, Any]) -> None:
     result = assembled(refusal=REFUSAL | change, failure="unknown", nemesis="none", takes_away=False)
@@ -169,7 +175,8 @@ def test_a_stale_request_that_brokers_accept_and_a_valid_one_that_they_refuse_ar
 @pytest.mark.parametrize("evidence", [
     {"stall": STALL | {"waited_s": 19.9}}, {"stall": STALL | {"longest_silence_s": 1.6}},
     {"refusal": REFUSAL | {"error": "CONCURRENT_TRANSACTIONS"}},
-], ids=["a short wait", "a slow machine", "a slow machine ends a transaction late"])  # fmt: skip
+    {"refusal": REFUSAL | {"error": INVALID_TXN_STATE, "longest_silence_s": 0.36}, "broker_settings": FAST.broker},
+], ids=["a short wait", "a slow machine", "a slow machine ends a transaction late", "forgot it"])  # fmt: skip
 def test_what_may_have_had_too_little_time_is_no_finding(evidence: dict[str, Any]) -> None:
     result = assembled(**evidence, failure="timed out")
     assert (result["verdict"], names(result)) == ("unknown", [])

@@ -74,7 +74,9 @@ def walk(
                 try:
                     walked[case] = receiver.recv()
                 except EOFError as error:
-                    raise HarnessError(f"the process that explored '{case.title}' {KILLED}") from error
+                    process.join()
+                    how = KILLED if process.exitcode < 0 else "failed: the error is above"
+                    raise HarnessError(f"the process that explored '{case.title}' {how}") from error
                 on_progress(walked[case])
     finally:
         for _, process, _ in running.values():
