@@ -232,7 +232,7 @@ def _files_of(place: Path) -> Iterator[SegmentFile]:
             for name, why in live.left_out.items():
                 _LOG.warning("%s/%s: %s", folder, name, why)
             for segment, following in zip_longest(live.segments, live.segments[1:]):
-                end = following and following.base_offset
+                end = following.base_offset if following else None
                 yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
 
 

@@ -53,7 +53,7 @@ class ClusterAnswers:
         states = {None if described is None else described.partitions.get(number) for described in topics}
         ids = {None if described is None or described.error else uuid_text(described.topic_id) for described in topics}
         state = next(iter(states), None)
-        errors = {described and described.error for described in topics}
+        errors = {None if described is None else described.error for described in topics}
         # A deleted topic has no id.
         if errors == {NO_SUCH_TOPIC} and self.brokers.keys() >= self.online:
             return ObservedPartition("", -1, -1, (), frozenset(), 0, self.online, is_held=False)
