@@ -18,6 +18,7 @@ from harness.terminal import stdout
 
 BASE64 = "base64:"
 MOST_PARTITION = 2**31 - 1
+OF_CLUSTERS = {"bootstrap", "cluster", "config", "rate_limit_mb"}
 
 
 def parse_key(text: str) -> bytes:
@@ -77,8 +78,8 @@ def key(topics: tuple[str, ...], key: str, brokers: tuple[str, ...], output: str
     bootstrap, config, all_partitions = options["bootstrap"] or "", options["config"], options["all_partitions"]
     if options["partitions"] and all_partitions:
         raise UsageError("leave out --partition or --all-partitions")
-    if brokers and (bootstrap or config or options["rate_limit_mb"]):
-        raise UsageError("with --broker, leave out --bootstrap-server, --cluster, --command-config, --rate-limit-mb")
+    if brokers:
+        common.leave_out(common.options_given() & OF_CLUSTERS, "--broker reads copies")
     if not (brokers or bootstrap):
         raise UsageError("give --bootstrap-server, or --broker ID=DIR for copies")
     topic, content, numbers = topics[0], parse_key(key), sorted(map(parse_number, options["partitions"]))

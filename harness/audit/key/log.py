@@ -68,6 +68,11 @@ class KeyLog:
         """Begin at the log start offset."""
         self.end = self.whole_from = self.log_start
 
+    @property
+    def newest_epoch(self) -> int:
+        """The leader epoch of the last batch, or -1."""
+        return max((epoch for epoch, (first, last) in self.epochs.items() if first <= last), default=-1)
+
     def read(self, file: Readable, source: str, *, may_be_cut: bool = False) -> None:
         """Read on. Raises `CorruptLogError`."""
         blocks = iter_blocks(file, source=source, is_last=may_be_cut)

@@ -155,15 +155,20 @@ def read_copies(
 def compare(replicas: Sequence[KeyReplica], unread: Mapping[int, str]) -> Comparison:
     """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end.
 
-    A replica that has a leader epoch beyond the first offset of a later one ends there: that tail was never replicated
-    (`batch_outcomes.unreplicated_tails`). Offsets before the highest log start offset do not count. ``unread``: why
+    A replica that has a leader epoch beyond the first offset of a later one ends there: that tail was never replicated,
+    unless both logs continue later (`batch_outcomes.unreplicated_tails`). Offsets before the highest log start offset do not count. ``unread``: why
     replicas were not read, by broker.
     """
     not_read = [f"the replica of broker {broker} was not read: {why}" for broker, why in sorted(unread.items())]
     if not replicas:
         return Comparison(doubts=["no replica was read", *not_read])
-    spans = [(epoch, *span) for replica in replicas for epoch, span in replica.log.epochs.items()]
-    tails = [first for newer, first, _ in spans for epoch, _, last in spans if epoch < newer and first <= last]
+    spans = [(r.log.newest_epoch, epoch, *span) for r in replicas for epoch, span in r.log.epochs.items()]
+    tails = [
+        first
+        for newest, newer, first, _ in spans
+        for own_newest, epoch, _, last in spans
+        if epoch < newer and first <= last and (own_newest < newer or own_newest > newest)
+    ]
     bound = min([max(r.high_watermark for r in replicas), *(r.log.end for r in replicas), *tails])
     start = max(replica.log.log_start for replica in replicas)
     result = Comparison()
