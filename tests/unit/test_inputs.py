@@ -307,7 +307,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
     (f"--target {TANSU} --anomaly served --brokers 5", "--brokers 5: tansu supports 1"),
     ("--set topic.min.cleanable.dirty.ratio=0.0_1", "takes a finite number"),
     ("audit live --bootstrap-server h:1 --save s --spool-limit 1GiB", "leave out --spool-limit"),
-    ("audit key --topic t --key k --broker 1=empty --rate-limit-mb 1", "--broker reads copies: leave out --rate-limit-mb"),
+    ("audit key --topic t --key k --broker 1=empty --rate-limit-mb 1", "reads copies: leave out --rate-limit-mb"),
     ("--anomaly served,stuck-lso", "a run of its own"),
     ("--anomaly served --timers days", "--timers days: runs of --anomaly served do not put clocks forward"),
     ("--gate --guard", "--gate and --guard"),

@@ -156,8 +156,8 @@ def compare(replicas: Sequence[KeyReplica], unread: Mapping[int, str]) -> Compar
     """Compare replicas up to the bound: the smaller of the highest high watermark and the shortest log's end.
 
     A replica that has a leader epoch beyond the first offset of a later one ends there: that tail was never replicated,
-    unless both logs continue later (`batch_outcomes.unreplicated_tails`). Offsets before the highest log start offset do not count. ``unread``: why
-    replicas were not read, by broker.
+    unless both logs continue later (`batch_outcomes.unreplicated_tails`). Offsets before the highest log start offset
+    do not count. ``unread``: why replicas were not read, by broker.
     """
     not_read = [f"the replica of broker {broker} was not read: {why}" for broker, why in sorted(unread.items())]
     if not replicas:
