@@ -251,7 +251,7 @@ def _refused(manifest: Mapping[str, Any]) -> Iterator[Finding]:
         return
     limit_s = LONGEST_SILENCE_S
     if refusal["error"] == INVALID_TXN_STATE:
-        limit_s = min(limit_s, int(_settings(manifest)["producer.id.expiration.ms"]) / 2000)
+        limit_s = min(limit_s, int(_settings(manifest)["producer.id.expiration.ms"]) / 1000)
     if refusal["error"] not in ALSO_OF_SLOW_BROKERS or refusal["longest_silence_s"] <= limit_s:
         name, _ = scenario_and_process(refusal["process"])
         scenario = next((each for each in manifest["scenarios"] if each["name"] == name), manifest["scenarios"][0])

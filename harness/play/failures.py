@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
-from harness.clients import OPERATION_TIMEOUT_S
+from harness.clients import INVALID_TXN_STATE, OPERATION_TIMEOUT_S
 from harness.clients.recorded import OperationFailedError
 from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.run_verdict import STALLED_S
 from harness.kafka_api import TopicPartition
+
+VERIFIED_S: Final = 2.0
+"""A broker appends a record of a transaction at most so long after it verified the transaction."""
 
 
 def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object]:
@@ -35,7 +39,8 @@ def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object
     if cause is None or not cause.refusal:
         return {}
     refusal = {"process": cause.process, "error": cause.refusal, "operation": str(cause)}
-    return {"refusal": {**refusal, "longest_silence_s": longest_silence_s(OPERATION_TIMEOUT_S)}}
+    during_s = VERIFIED_S if cause.refusal == INVALID_TXN_STATE else OPERATION_TIMEOUT_S
+    return {"refusal": {**refusal, "longest_silence_s": longest_silence_s(during_s)}}
 
 
 @contextmanager
