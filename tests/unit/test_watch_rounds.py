@@ -320,6 +320,7 @@ class TestComparisons:
         self.batches, self.lines = list[list[TopicPartition]](), list[str]()
         self.verdicts = dict.fromkeys(self.sizes, "clean")
         self.failure: Exception | None = None
+        self.failing, self.gone = set(self.sizes), set[TopicPartition]()
         monkeypatch.setattr(comparisons, "partition_sizes", lambda *given: {tp: self.sizes[tp] for tp in given[2]})
         monkeypatch.setattr(Comparisons, "_compare", lambda watch, batch: self.compare(watch, batch))  # noqa: PLW0108
         cluster = cluster_of({"t": 1, "u": 2})
@@ -331,22 +332,27 @@ class TestComparisons:
 
     def compare(self, watch: Comparisons, batch: list[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
         self.batches.append(batch)
-        if self.failure is not None:
+        if self.failure is not None and self.failing & set(batch):
             raise self.failure
         now_ms = watch.client.clock.time_ms()
-        results = {place: {"verdict": self.verdicts[place], "reason": "why"} for place in batch}
+        results = {tp: {"verdict": self.verdicts[tp], "reason": "why"} for tp in batch if tp not in self.gone}
         return {place: WatchedPartition(1, now_ms, result) for place, result in results.items()}
 
     def passes(self, watch: Comparisons, seconds: float) -> Comparisons:
         watch.client.clock.now += seconds  # type: ignore[attr-defined]
         return watch
 
-    def test_a_batch_is_what_the_rate_allows_between_two_checks(self, watch: Comparisons) -> None:
+    @pytest.mark.parametrize("are_gone", [False, True])
+    def test_a_batch_is_what_the_rate_allows_between_two_checks_and_partitions_that_are_gone_meanwhile_count(
+        self, watch: Comparisons, *, are_gone: bool
+    ) -> None:
+        self.gone = set(self.sizes) if are_gone else set()
         assert [watch.compare_next() for _ in range(3)] == [True, True, False]
         assert self.batches == [[("t", 0), ("u", 0)], [("u", 1)]]
+        self.gone.clear()
         assert self.passes(watch, 21).compare_next()
         assert self.batches[2] == [("t", 0), ("u", 0)]
-        assert watch.status.comparisons == 5
+        assert watch.status.comparisons == (2 if are_gone else 5)
 
     def test_a_suspect_goes_first_although_it_was_just_compared(self, watch: Comparisons) -> None:
         while watch.compare_next():
@@ -371,14 +377,8 @@ class TestComparisons:
         assert self.batches[-1] == [("u", 0)]
         assert watch.status.comparison_failure is None
 
-    def test_a_partition_that_always_fails_does_not_keep_others_from_being_compared(
-        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def compare(_: Comparisons, batch: list[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
-            self.failure = ValueError("a bug") if ("t", 0) in batch else None
-            return self.compare(watch, batch)
-
-        monkeypatch.setattr(Comparisons, "_compare", compare)
+    def test_a_partition_that_always_fails_does_not_keep_others_from_being_compared(self, watch: Comparisons) -> None:
+        self.failure, self.failing = ValueError("a bug"), {("t", 0)}
         watch.request = replace(watch.request, rate_limit_bytes_s=None)
         watch.tried_ms["gone", 0] = 1
         for _ in range(12):
@@ -388,17 +388,6 @@ class TestComparisons:
         assert "the last comparison failed of t-0" in watch.status.notes
         assert watch.status.failed.keys() == {("t", 0)}
         assert ("gone", 0) not in watch.tried_ms
-
-    def test_what_is_gone_meanwhile_is_not_compared_again_before_the_next_checks(
-        self, watch: Comparisons, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def compare(_: Comparisons, batch: Sequence[TopicPartition]) -> dict[TopicPartition, WatchedPartition]:
-            self.batches.append(list(batch))
-            return {}
-
-        monkeypatch.setattr(Comparisons, "_compare", compare)
-        assert [watch.compare_next() for _ in range(3)] == [True, True, False]
-        assert self.batches == [[("t", 0), ("u", 0)], [("u", 1)]]
 
     def test_changed_verdicts_are_printed(self, watch: Comparisons) -> None:
         self.verdicts["t", 0] = "anomaly"
