@@ -94,13 +94,13 @@ def with_payload(payload: bytes, *, codec: int = 0, count: int = 1) -> Batch:
     return only(patched(header, 57, struct.pack(">i", count) + payload))
 
 
-def small_log() -> list[bytes]:
-    return [
-        encode_batch(base_offset=0, records=[Record(0, 5, b"a", b"1"), Record(1, 6, b"b", None)]),
-        encode_batch(base_offset=2, records=[Record(2, 7, b"c", b"3" * 30)], codec="gzip"),
-        encode_batch(base_offset=3, last_offset=9, producer_id=4, producer_epoch=0, is_transactional=True),
-        encode_marker(base_offset=10, producer_id=4, producer_epoch=0, commit=True, timestamp_ms=9),
-    ]
+LOG = [
+    encode_batch(base_offset=0, records=[Record(0, 5, b"a", b"1"), Record(1, 6, b"b", None)]),
+    encode_batch(base_offset=2, records=[Record(2, 7, b"c", b"3" * 30)], codec="gzip"),
+    encode_batch(base_offset=3, last_offset=9, producer_id=4, producer_epoch=0, is_transactional=True),
+    encode_marker(base_offset=10, producer_id=4, producer_epoch=0, commit=True, timestamp_ms=9),
+]
+DATA = b"".join(LOG)
 
 
 @pytest.mark.parametrize("codec", codecs.CODECS)
@@ -184,27 +184,23 @@ def test_agrees_with_kafka_python(codec: int) -> None:
 
 
 def test_reads_any_buffer(tmp_path: Path) -> None:
-    log = small_log()
-    data = b"".join(log)
-    (tmp_path / "log").write_bytes(data)
-    expected = walk(data)[0]
-    assert [batch.position for batch in expected] == [0, 78, 78 + len(log[1]), 78 + len(log[1]) + 61]
+    (tmp_path / "log").write_bytes(DATA)
+    expected = walk(DATA)[0]
+    assert [batch.position for batch in expected] == [0, 78, 78 + len(LOG[1]), 78 + len(LOG[1]) + 61]
     with (tmp_path / "log").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         batches = list(iter_batches(mapped, source=SOURCE))
         assert batches == expected
         del batches  # a batch's payload is a view: the map cannot close while one is alive
-    for buffer in (bytearray(data), memoryview(b"xx" + data)[2:]):
+    for buffer in (bytearray(DATA), memoryview(b"xx" + DATA)[2:]):
         assert list(iter_batches(buffer, source=SOURCE)) == expected
     assert walk(b"") == ([], None)
 
 
 def test_cut_anywhere_loses_nothing_before_it() -> None:
-    log = small_log()
-    data = b"".join(log)
-    ends = [sum(map(len, log[: index + 1])) for index in range(len(log))]
-    whole = walk(data)[0]
-    for size in range(len(data)):
-        batches, error = walk(data[:size])
+    ends = [sum(map(len, LOG[: index + 1])) for index in range(len(LOG))]
+    whole = walk(DATA)[0]
+    for size in range(len(DATA)):
+        batches, error = walk(DATA[:size])
         done = sum(end <= size for end in ends)
         start = ends[done - 1] if done else 0
         assert batches == whole[:done]
@@ -213,17 +209,15 @@ def test_cut_anywhere_loses_nothing_before_it() -> None:
             continue
         assert error is not None
         assert (error.cut, error.position, error.source) == (True, start, SOURCE)
-        expected = f"{have} bytes of a 61-byte header" if have < 12 else f"{have} of {len(log[done])} bytes"
+        expected = f"{have} bytes of a 61-byte header" if have < 12 else f"{have} of {len(LOG[done])} bytes"
         assert str(error) == f"{SOURCE} at byte {start}: batch is cut: {expected}"
 
 
 def test_every_flipped_byte_is_seen_or_harmless() -> None:
-    log = small_log()
-    data = b"".join(log)
-    start = len(log[0])
-    whole = walk(data)[0]
-    for at in range(start, start + len(log[1])):
-        broken = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+    start = len(LOG[0])
+    whole = walk(DATA)[0]
+    for at in range(start, start + len(LOG[1])):
+        broken = DATA[:at] + bytes([DATA[at] ^ 0xFF]) + DATA[at + 1 :]
         batches, error = walk(broken)
         assert batches[:1] == whole[:1]
         field = at - start
@@ -231,7 +225,7 @@ def test_every_flipped_byte_is_seen_or_harmless() -> None:
             assert error is None
         elif field < 8 and error is not None and error.position != start:
             # A higher base offset shows in the batch after it; a negative one at once.
-            assert error.position == start + len(log[1])
+            assert error.position == start + len(LOG[1])
             assert "base offset 3 follows offset" in error.reason
         else:
             assert error is not None
@@ -243,7 +237,7 @@ def test_every_flipped_byte_is_seen_or_harmless() -> None:
 
 def test_crc_message_and_opting_out() -> None:
     kafka = bytes.fromhex(KAFKA_DATA["none"])
-    data = small_log()[0] + kafka[:17] + b"\0\0\0\1" + kafka[21:]
+    data = LOG[0] + kafka[:17] + b"\0\0\0\1" + kafka[21:]
     assert str(error_in(data, after=1)) == f"{SOURCE} at byte 78: CRC is e4aaa350, the header says 00000001"
     batches, error = walk(data, verify_crc=False)
     assert (len(batches), error) == (2, None)
@@ -259,7 +253,7 @@ def test_crc_message_and_opting_out() -> None:
     (0, struct.pack(">q", -3), "base offset -3 follows offset 1"),
 ])  # fmt: skip
 def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
-    good = small_log()[0]
+    good = LOG[0]
     bad = patched(encode_batch(base_offset=2, records=[Record(2, 0, b"k", b"v")]), at, new)
     error = error_in(good + bad + good, after=1)
     assert (str(error), error.cut) == (f"{SOURCE} at byte 78: {reason}", False)
@@ -279,24 +273,22 @@ def test_entries_of_older_formats_are_skipped_and_a_batch_whose_magic_is_broken_
     error = error_in(old[1][:8] + struct.pack(">i", 21) + old[1][12:])
     assert (error.reason, error.cut) == ("impossible length 21", False)
     for magic in (b"\0", b"\1"):
-        error = error_in(patched(small_log()[0], 16, magic))
+        error = error_in(patched(LOG[0], 16, magic))
         assert error.reason.startswith(f"CRC of an entry of magic {magic[0]} is ")
 
 
 @pytest.mark.parametrize("length", [-1, 1, 48, 256 << 20])
 def test_impossible_lengths(length: int) -> None:
-    good = small_log()[0]
-    error = error_in(good + good[:8] + struct.pack(">i", length) + good[12:], after=1)
+    error = error_in(LOG[0] + LOG[0][:8] + struct.pack(">i", length) + LOG[0][12:], after=1)
     assert (error.position, error.reason, error.cut) == (78, f"impossible length {length}", False)
 
 
 def test_zero_tail_is_the_end() -> None:
-    data = b"".join(small_log())
     for zeros in (12, 16, 17, 61, 4096, 3_000_000):
-        batches, error = walk(data + bytes(zeros))
+        batches, error = walk(DATA + bytes(zeros))
         assert (len(batches), error) == (4, None)
-        assert error_in(data + bytes(zeros) + b"\1", after=4).position == len(data)
-    assert error_in(data + bytes(11)).cut
+        assert error_in(DATA + bytes(zeros) + b"\1", after=4).position == len(DATA)
+    assert error_in(DATA + bytes(11)).cut
 
 
 @pytest.mark.parametrize(("records", "expected"), [
@@ -351,7 +343,7 @@ def test_malformed_records(payload: bytes, count: int, reason: str) -> None:
 
 def test_records_before_a_malformed_one_are_yielded_and_the_error_has_the_position_of_the_batch() -> None:
     header = patched(encode_batch(base_offset=2, last_offset=3), 57, struct.pack(">i", 2) + RECORD)
-    *_, batch = iter_batches(small_log()[0] + header, source=SOURCE)
+    *_, batch = iter_batches(LOG[0] + header, source=SOURCE)
     reader = segment_batches.iter_records(batch, source=SOURCE)
     assert next(reader) == Record(2, -1, b"k", b"v")
     with pytest.raises(CorruptLogError, match="at byte 78: record 2 of 2"):
