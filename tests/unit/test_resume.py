@@ -7,6 +7,7 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -177,22 +178,14 @@ def test_a_damaged_run_folder(subject: CutOff, content: str, expected: str) -> N
     assert refusal(subject.folder.path).startswith(damaged + expected)
 
 
-@pytest.mark.parametrize(
-    "field", ["anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_settings", "target", "runtime"]
-)
-def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
-    subject.tell(**{field: None})
-    message = refusal(subject.folder.path)
-    assert message == f"the run folder is damaged: {subject.folder.manifest_path} does not have {field}"
-
-
 def just_started(subject: CutOff) -> None:
     """Its owner is in its manifest alone."""
     subject.tell(owner=subject.own_process)
     subject.lose_data()
 
 
-CANNOT = "{path} cannot be continued: "
+CANNOT, DAMAGED = "{path} cannot be continued: ", "the run folder is damaged: {path}/manifest.json "
+FIELDS = ("anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_settings", "target", "runtime")
 
 
 @pytest.mark.parametrize(("change", "expected"), [
@@ -204,9 +197,10 @@ CANNOT = "{path} cannot be continued: "
     (lambda s: s.own(kept=True), f"{CANNOT}its cluster was kept; `harness clean {RUN_ID}` removes it"),
     (lambda s: s.tell(nemesis="pause"),
      f"{CANNOT}the fault of the nemesis pause ended with the harness; run it again"),
-    (lambda s: s.tell(owner={"pid": 1, "nonsense": 2}),
-     "the run folder is damaged: {path}/manifest.json names no owner"),
-], ids=["complete", "in progress", "just started", "no data", "early", "kept", "a fault", "no owner"])  # fmt: skip
+    (lambda s: s.tell(owner={"pid": 1, "nonsense": 2}), f"{DAMAGED}names no owner"),
+    *((partial(CutOff.tell, **{field: None}), f"{DAMAGED}does not have {field}") for field in FIELDS),
+], ids=["complete", "in progress", "just started", "no data", "early", "kept", "a fault", "no owner",
+        *FIELDS])  # fmt: skip
 def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], None], expected: str) -> None:
     change(subject)
     assert refusal(subject.folder.path) == expected.format(path=subject.folder.path)

@@ -18,25 +18,22 @@ def marker(offset: int, producer_id: int, epoch: int) -> Entry:
 
 
 @pytest.mark.parametrize(
-    ("log", "version"),
+    ("segments", "version"),
     [
-        ([data(0, 5, 0), marker(1, 5, 0), data(2, 5, 0), marker(3, 5, 0)], 1),
-        ([data(0, 5, 0), marker(1, 5, 1), data(2, 5, 1), marker(3, 5, 2)], 2),
-        ([data(0, 5, 0), data(1, 6, 3), marker(2, 5, 1), marker(3, 6, 4)], 2),
+        ([[data(0, 5, 0), marker(1, 5, 0), data(2, 5, 0), marker(3, 5, 0)]], 1),
+        ([[data(0, 5, 0), marker(1, 5, 1), data(2, 5, 1), marker(3, 5, 2)]], 2),
+        ([[data(0, 5, 0), data(1, 6, 3), marker(2, 5, 1), marker(3, 6, 4)]], 2),
         # The coordinator aborted one itself; the other shows what the protocol is.
-        ([data(0, 5, 0), marker(1, 5, 1), data(2, 6, 0), marker(3, 6, 0)], 1),
-        ([data(0, 5, 0)], None),
-        ([marker(0, 5, 1)], None),
-        ([], None),
+        ([[data(0, 5, 0), marker(1, 5, 1), data(2, 6, 0), marker(3, 6, 0)]], 1),
+        ([[data(0, 5, 0)]], None),
+        ([[marker(0, 5, 1)]], None),
+        ([[]], None),
+        # Segments do not mix.
+        ([[data(0, 5, 3)], [marker(0, 5, 3), data(1, 5, 4), marker(2, 5, 5)]], 2),
     ],
 )
-def test_what_markers_show(log: list[Entry], version: int | None) -> None:
-    assert transaction_version([iter_batches(encode(log), source="a log")]) == version
-
-
-def test_segments_do_not_mix() -> None:
-    segments = [[data(0, 5, 3)], [marker(0, 5, 3), data(1, 5, 4), marker(2, 5, 5)]]
-    assert transaction_version(iter_batches(encode(log), source="a log") for log in segments) == 2
+def test_what_markers_show(segments: list[list[Entry]], version: int | None) -> None:
+    assert transaction_version(iter_batches(encode(log), source="a log") for log in segments) == version
 
 
 # Written by TransactionLogKey and TransactionLogValue of Kafka 4.4.0.
