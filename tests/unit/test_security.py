@@ -217,20 +217,16 @@ def token_server(answer: object, status: int = 200) -> Iterator[tuple[str, FakeS
         yield f"http://127.0.0.1:{servers[1].port}/token", servers[1]
 
 
-def login(folder: Path, url: str, *, jaas: str = OAUTH_JAAS, mechanism: str = "OAUTHBEARER", **others: str) -> Path:
-    path = folder / "client.properties"
-    path.write_text(
-        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n"
-        f"sasl.oauthbearer.token.endpoint.url={url}\n"
-        + "".join(f"{name.replace('_', '.')}={value}\n" for name, value in others.items())
-    )
-    return path
+def login(folder: Path, url: str, changes: dict[str, str] | None = None) -> Security:
+    of_login = {"sasl.jaas.config": OAUTH_JAAS, "sasl.oauthbearer.token.endpoint.url": url}
+    sasl = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    return read(folder, {**sasl, **of_login, **(changes or {})})
 
 
 def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> None:
     expires_s = time.time() + 600
     with token_server({"access_token": jwt(expires_s)}) as (url, server):
-        security = read_security(login(tmp_path, url))
+        security = login(tmp_path, url)
         provider = security.for_kafka_python["sasl_oauth_token_provider"]
         assert provider.token() == jwt(expires_s)
         assert provider.extensions() == {"logicalCluster": "lkc-1"}
@@ -245,10 +241,10 @@ def test_a_token_is_requested_with_the_clients_credentials(tmp_path: Path) -> No
 
 
 def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None:
-    prefix = "sasl_oauthbearer_client_credentials_client"
-    names = {f"{prefix}_id": "bob", f"{prefix}_secret": "x", "sasl_oauthbearer_scope": "write"}
+    prefix = "sasl.oauthbearer.client.credentials.client"
+    names = {f"{prefix}.id": "bob", f"{prefix}.secret": "x", "sasl.oauthbearer.scope": "write"}
     with token_server({"access_token": "opaque", "expires_in": 60}) as (url, server):
-        read_security(login(tmp_path, url, jaas=f"{OAUTH_MODULE} required;", **names))
+        login(tmp_path, url, {"sasl.jaas.config": f"{OAUTH_MODULE} required;", **names})
     assert server.authorizations == [f"Basic {base64.b64encode(b'bob:x').decode()}"]
     assert server.asked[0][2].endswith("&scope=write")
 
@@ -262,7 +258,7 @@ def test_the_properties_of_kafka_4_1_name_the_client_too(tmp_path: Path) -> None
 ])  # fmt: skip
 def test_a_server_without_a_token(tmp_path: Path, status: int, answer: object, expected: str) -> None:
     with token_server(answer, status) as (url, server), pytest.raises(UsageError) as refused:
-        read_security(login(tmp_path, url))
+        login(tmp_path, url)
     assert set(server.authorizations[1:]) <= {None}, "another address gets no secret"
     parts = (f"{url} gives client ann no token", expected, SECRET)
     assert [part in str(refused.value) for part in parts] == [True, True, False]
@@ -271,14 +267,14 @@ def test_a_server_without_a_token(tmp_path: Path, status: int, answer: object, e
 def test_a_token_of_a_file_is_sent_to_executors(tmp_path: Path) -> None:
     text = jwt(time.time() + 600)
     (tmp_path / "token").write_text(f"{text}\n")
-    security = read_security(login(tmp_path, f"file://{tmp_path}/token"))
+    security = login(tmp_path, f"file://{tmp_path}/token")
     assert security.tokens.token() == text
     sent = pickle.dumps(security.without_files)
     (tmp_path / "token").unlink()
     received = pickle.loads(sent)  # noqa: S301  (of this process)
     assert received.tokens.token() == text
     with pytest.raises(UsageError, match=r"token is not usable: .*No such file") as refused:
-        read_security(login(tmp_path, f"file://{tmp_path}/token"))
+        login(tmp_path, f"file://{tmp_path}/token")
     assert text not in str(refused.value)
 
 
@@ -329,7 +325,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_msk_gets_a_signed_request_as_token(tmp_path: Path) -> None:
     """The form that MSK documents for clients without a mechanism AWS_MSK_IAM. It was not tried on AWS."""
     jaas = "software.amazon.msk.auth.iam.IAMLoginModule required;"
-    security = read_security(login(tmp_path, "", jaas=jaas, mechanism="AWS_MSK_IAM"))
+    security = login(tmp_path, "", {"sasl.jaas.config": jaas, "sasl.mechanism": "AWS_MSK_IAM"})
     assert security.mechanism == "OAUTHBEARER"
     text, end_s = security.tokens.current()
     url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
