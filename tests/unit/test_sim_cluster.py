@@ -245,11 +245,15 @@ def subject() -> Subject:
     return Subject()
 
 
-def test_what_is_acknowledged_is_with_everybody_in_sync(subject: Subject) -> None:
+def test_what_is_acknowledged_is_with_everybody_in_sync_and_what_is_deleted_goes_from_all(subject: Subject) -> None:
     producer = subject.producer()
-    assert [subject.put(producer, key) for key in "ab"] == [0, 1]
-    assert all(subject.batches(broker) == [(0, "a"), (1, "b")] for broker in (1, 2, 3))
+    assert [subject.put(producer, key) for key in "abcd"] == [0, 1, 2, 3]
+    assert all(subject.batches(broker) == list(enumerate("abcd")) for broker in (1, 2, 3))
     subject.wait(subject.is_replicated)
+    subject.cluster.delete_records(subject.partition, 3)
+    subject.wait(lambda: {subject.partition.replica(broker).log_start for broker in (1, 2, 3)} == {3})
+    subject.cluster.delete_records(subject.partition, 99)
+    assert subject.partition.leader.log_start == 4, "no further than the high watermark"
 
 
 def test_a_killed_follower_leaves_the_isr_with_its_session_and_joins_when_it_has_everything(subject: Subject) -> None:
@@ -457,17 +461,6 @@ def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subj
     producer.send(TP, "a", "v", [], lambda error, _: errors.append(str(error)))
     subject.cluster.delete("t")
     assert (producer.flush(), errors) == (0, ["the topic was deleted"])
-
-
-def test_records_that_are_deleted_go_from_every_replica(subject: Subject) -> None:
-    producer = subject.producer()
-    for key in "abcd":
-        subject.put(producer, key)
-    subject.wait(subject.is_replicated)
-    subject.cluster.delete_records(subject.partition, 3)
-    subject.wait(lambda: {subject.partition.replica(broker).log_start for broker in (1, 2, 3)} == {3})
-    subject.cluster.delete_records(subject.partition, 99)
-    assert subject.partition.leader.log_start == 4, "no further than the high watermark"
 
 
 @pytest.mark.parametrize("deletes", [False, True])

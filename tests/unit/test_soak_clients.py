@@ -85,26 +85,21 @@ def test_a_new_start_aborts_only_what_was_open_before_and_checkers_are_told() ->
     assert client_log.events_for_checkers(ended) == ended
 
 
-def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown() -> None:
-    events = history(
-        put(1), put(1, OK), put(2),
-        (INVOKE, RECREATE, 3, AGAIN), put(2, OK), put(4), (OK, RECREATE, 3, AGAIN),
-        put(4, OK), put(5), put(5, OK), put(6, topic="other"), put(6, OK, topic="other"),
-    )  # fmt: skip
-    log = client_log_of(events)
-    assert {op: write.offset for op, write in log.writes.items()} == {2: None, 4: None, 5: 5, 6: 6}
-    assert {event["op"] for event in client_log.events_for_checkers(events) if event["f"] == "produce"} == {5, 6}
-
-
-def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain() -> None:
-    events = history(
-        put(1), put(1, OK), (INVOKE, RECREATE, 2, AGAIN), (OK, RECREATE, 2, AGAIN), put(3), put(3, OK),
-        (INVOKE, RECREATE, 4, AGAIN), (INFO, RECREATE, 4, AGAIN), put(5), put(5, OK),
-    )  # fmt: skip
-    log = client_log_of(events)
+@pytest.mark.parametrize(("lines", "offsets", "for_checkers"), [
+    ([put(1), put(1, OK), put(2), (INVOKE, RECREATE, 3, AGAIN), put(2, OK), put(4), (OK, RECREATE, 3, AGAIN),
+      put(4, OK), put(5), put(5, OK), put(6, topic="other"), put(6, OK, topic="other")],
+     {2: None, 4: None, 5: 5, 6: 6}, {5, 6}),
     # The records of the first topic are gone. The second topic may still exist.
-    assert {op: write.offset for op, write in log.writes.items()} == {3: None, 5: None}
-    assert not [event for event in client_log.events_for_checkers(events) if event["f"] == "produce"]
+    ([put(1), put(1, OK), (INVOKE, RECREATE, 2, AGAIN), (OK, RECREATE, 2, AGAIN), put(3), put(3, OK),
+      (INVOKE, RECREATE, 4, AGAIN), (INFO, RECREATE, 4, AGAIN), put(5), put(5, OK)], {3: None, 5: None}, set()),
+], ids=["created again", "maybe created again"])  # fmt: skip
+def test_records_of_a_topic_that_was_deleted_are_gone_or_unknown(
+    lines: list[Any], offsets: dict[int, int | None], for_checkers: set[int]
+) -> None:
+    events = history(*lines)
+    assert {op: write.offset for op, write in client_log_of(events).writes.items()} == offsets
+    produced = [event["op"] for event in client_log.events_for_checkers(events) if event["f"] == "produce"]
+    assert set(produced) == for_checkers
 
 
 def test_deletions_that_were_asked_for() -> None:
