@@ -7,7 +7,7 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -198,7 +198,7 @@ FIELDS = ("anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_se
     (lambda s: s.tell(nemesis="pause"),
      f"{CANNOT}the fault of the nemesis pause ended with the harness; run it again"),
     (lambda s: s.tell(owner={"pid": 1, "nonsense": 2}), f"{DAMAGED}names no owner"),
-    *((partial(CutOff.tell, **{field: None}), f"{DAMAGED}does not have {field}") for field in FIELDS),
+    *((methodcaller("tell", **{field: None}), f"{DAMAGED}does not have {field}") for field in FIELDS),
 ], ids=["complete", "in progress", "just started", "no data", "early", "kept", "a fault", "no owner",
         *FIELDS])  # fmt: skip
 def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], None], expected: str) -> None:

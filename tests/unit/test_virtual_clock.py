@@ -91,7 +91,10 @@ def test_turns_that_still_wait_at_the_end_are_ended() -> None:
 def test_a_turn_that_waits_in_vain_ends_its_routine_and_no_other() -> None:
     clock, count = VirtualClock(takes_turns=True), list[int]()
 
-    failing = clock.every(1, partial(clock.wait_until, lambda: False, 3, "the moon"), "failing")
+    def wait_in_vain() -> None:
+        clock.wait_until(lambda: False, 3, "the moon")
+
+    failing = clock.every(1, wait_in_vain, "failing")
     going_on = clock.every(1, lambda: count.append(1), "going on")
     clock.wait_until(lambda: len(count) > 9, 100, "the other one")
     going_on.raise_if_failed()
