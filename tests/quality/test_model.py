@@ -14,7 +14,7 @@ from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
-from harness.models.log.version_rules import rules_of
+from harness.models.log.version_rules import VersionRules, rules_of
 
 pytestmark = pytest.mark.commit
 
@@ -299,6 +299,7 @@ def test_an_open_transaction_from_before_the_log_start() -> None:
 
 
 def test_rules_of_versions() -> None:
-    expected = {"3.9.2": (True, False), "4.3.1": (True, True), "4.4.0": (False, True), "5.0.0": (False, True)}
-    rules = {version: rules_of(version) for version in expected}
-    assert {version: (of.last_of_pass_stays, of.stable_at_batch) for version, of in rules.items()} == expected
+    of_4_0, of_4_4 = (VersionRules(stays, True, True) for stays in (True, False))
+    expected = {"3.9.2": VersionRules(True, False, False), "4.0.2": of_4_0, "4.3.1": of_4_0, "4.4.0": of_4_4}
+    expected["5.0.0"] = of_4_4
+    assert {version: rules_of(version) for version in expected} == expected

@@ -35,24 +35,21 @@ def walked(bound: Bound, **how: Any) -> Explored:
     return explored
 
 
-@pytest.mark.parametrize("coordinator", [OLD, NEW])
-def test_transactions_freeze_groups_and_aborted_offsets_count(coordinator: str) -> None:
-    found = walked(replace(TWO_TXNS, coordinator=coordinator))
-    assert (found.states, found.transitions) == (31_908, 86_682)
-    assert ways(found) == {FROZEN: FREEZE, BEGINS_AT_ABORTED: BEGINS}
+OF_TWO_TXNS, OF_DELETES = {FROZEN: FREEZE, BEGINS_AT_ABORTED: BEGINS}, {FROZEN: FREEZE, DELETED_BACK: DELETED}
+AT_RELOADS = {DELETED_BACK + AT_RELOAD: RELOAD, FROZEN + AT_RELOAD: FREEZE_OF_DELETED}
 
 
-def test_deleted_offsets_come_back_with_the_new_coordinator() -> None:
-    found = walked(DELETES)
-    assert (found.states, found.transitions) == (39_370, 101_880)
-    assert ways(found) == {FROZEN: FREEZE, DELETED_BACK: DELETED}
-
-
-def test_deleted_offsets_come_back_with_the_old_coordinator_without_an_outage_too() -> None:
-    found = walked(replace(DELETES, coordinator=OLD))
-    assert (found.states, found.transitions) == (34_459, 88_984)
-    at_reload = {DELETED_BACK + AT_RELOAD: RELOAD, FROZEN + AT_RELOAD: FREEZE_OF_DELETED}
-    assert ways(found) == {FROZEN: FREEZE, DELETED_BACK: DELETED, **at_reload}
+@pytest.mark.parametrize(("bound", "states", "transitions", "expected"), [
+    *((replace(TWO_TXNS, coordinator=of), 31_908, 86_682, OF_TWO_TXNS) for of in (OLD, NEW)),
+    (DELETES, 39_370, 101_880, OF_DELETES),
+    (replace(DELETES, coordinator=OLD), 34_459, 88_984, OF_DELETES | AT_RELOADS),
+])  # fmt: skip
+def test_groups_freeze_aborted_offsets_count_and_deleted_ones_come_back(
+    bound: Bound, states: int, transitions: int, expected: dict[str, str]
+) -> None:
+    found = walked(bound)
+    assert (found.states, found.transitions) == (states, transitions)
+    assert ways(found) == expected
 
 
 def test_without_an_outage_only_the_old_coordinator_is_wrong() -> None:

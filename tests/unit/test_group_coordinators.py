@@ -7,7 +7,7 @@ from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.models.log.batch import ModelBatch
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, violations
 from harness.models.log.replica import Replica
-from harness.models.log.version_rules import VersionRules, rules_of
+from harness.models.log.version_rules import VersionRules
 from harness.models.world import groups, members
 from harness.models.world.groups import AT_RELOAD, DELETED_BACK, FROZEN, NEW, OLD, SKIPS, Answer, Commit, Offsets
 from harness.models.world.members import CLASSIC, DELETED, GROUP, JOINS, LEAVES, MEMBER, TARGET, Loaded
@@ -92,11 +92,6 @@ def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
     entries: list[Commit | groups.TransactionEnd], of_old: Answer, of_new: Answer
 ) -> None:
     assert (offsets_after(entries, OLD).answer("K"), offsets_after(entries, NEW).answer("K")) == (of_old, of_new)
-
-
-def test_versions_and_their_coordinators() -> None:
-    drops = {version: rules_of(version).tombstone_drops_pending for version in ("3.9.2", "4.0.2", "4.4.0")}
-    assert drops == {"3.9.2": False, "4.0.2": True, "4.4.0": True}
 
 
 def test_an_emptied_batch_is_nothing_to_load() -> None:
