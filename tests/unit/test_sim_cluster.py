@@ -437,11 +437,13 @@ def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
 
 
 def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subject) -> None:
-    producer, transactional = subject.producer(), subject.producer("tx")
+    producer, transactional, errors = subject.producer(), subject.producer("tx"), list[str]()
     subject.put(producer, "a")
     subject.put(transactional, "b")
     subject.cluster.kill(2)
+    producer.send(TP, "sent", "v", [], lambda error, _: errors.append(str(error)))
     subject.cluster.delete("t")
+    assert (producer.flush(), errors) == (0, ["the topic was deleted"])
     with pytest.raises(ClientError, match="t-0 does not exist"):
         subject.put(producer, "c")
     transactional.transact("abort")
@@ -454,13 +456,6 @@ def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subje
     assert subject.put(producer, "d") == 0
     subject.wait(subject.is_replicated)
     assert all(subject.batches(broker) == [(0, "d")] for broker in (1, 2, 3))
-
-
-def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subject: Subject) -> None:
-    producer, errors = subject.producer(), list[str]()
-    producer.send(TP, "a", "v", [], lambda error, _: errors.append(str(error)))
-    subject.cluster.delete("t")
-    assert (producer.flush(), errors) == (0, ["the topic was deleted"])
 
 
 @pytest.mark.parametrize("deletes", [False, True])
