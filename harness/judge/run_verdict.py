@@ -217,7 +217,8 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
                 anomaly, did = "stopped-cleaner", f"did not clean offset {offset}"
                 if passed.pop():
                     anomaly, did = f"retained-{kind}", f"passed offset {offset} and did not remove the {kind}"
-                text, witness = f"the cleaners of {brokers_text(brokers)} {did}", {"waited_s": waited_s, **limits_ms}
+                text = f"the cleaners of {brokers_text(brokers)} {did}"
+                witness: dict[str, float] = {"waited_s": waited_s, **limits_ms}
                 yield finding_about(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
 
 
