@@ -204,7 +204,8 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
     kept from cleaning alone: with a gate, a guard or coordinated compaction.
     """
     settings = _settings(manifest)
-    waited_s, limits_ms = manifest["timings_s"].get("clean", 0), {n: int(settings[n]) for n in LIMITS if n in settings}
+    waited_s = manifest["timings_s"].get("clean", 0)
+    limits_ms: dict[str, int] = {name: int(settings[name]) for name in LIMITS if name in settings}
     if len(limits_ms) < len(LIMITS) or waited_s < sum(limits_ms.values()) / 1000 + LONGEST_PASS_S:
         return
     stayed = [row for row in exposure if row["broker"] not in absent and row["kind"] != Critical.SUPERSEDED]
@@ -217,8 +218,7 @@ def _unremoved(manifest: Mapping[str, Any], exposure: Sequence[CheckerRow], abse
                 anomaly, did = "stopped-cleaner", f"did not clean offset {offset}"
                 if passed.pop():
                     anomaly, did = f"retained-{kind}", f"passed offset {offset} and did not remove the {kind}"
-                text = f"the cleaners of {brokers_text(brokers)} {did}"
-                witness: dict[str, float] = {"waited_s": waited_s, **limits_ms}
+                text, witness = f"the cleaners of {brokers_text(brokers)} {did}", {"waited_s": waited_s, **limits_ms}
                 yield finding_about(anomaly, place, brokers, witness, offset=offset, effect="latent", explanation=text)
 
 
