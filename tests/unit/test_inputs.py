@@ -162,7 +162,13 @@ def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: 
     is_first_of_two = len(arguments) > 1 and parameter is arguments[0]
     assert not is_option or not isinstance(parameter.type, click.types.StringParamType), "any text: give it a type"
     # A legal value may not exist, or may contradict other options: then any option is named, or the folder.
-    names = {name.strip("[]."), *(word for word in rest if word.startswith("--")), "run/manifest.json", " in copy"}
+    names = {
+        name.strip("[]."),
+        *(word for word in rest if word.startswith("--")),
+        "run/manifest.json",
+        " in copy",
+        " not a jar",
+    }
     for value in VALUES:
         tried = [name, value] if is_option else ["--", value]
         output = answer(capsys, *path, *(tried + rest if is_first_of_two else rest + tried))
