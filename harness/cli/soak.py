@@ -106,7 +106,7 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
     needed = {"--schedule FILE": schedule, "--target sim-kafka": target}
     if missing := [name for name, value in needed.items() if value is None]:
         raise UsageError(f"--shrink NAME also needs {' and '.join(missing)}")
-    leave_out(options_given() - USED_BY_SHRINK, "--shrink plays --schedule on simulated brokers, with seeds of its own")
+    leave_out(options_given() - USED_BY_SHRINK, "--shrink plays --schedule on simulated brokers with its own seeds")
     shrunk = shrink_file(target, schedule, name, parameters["minutes"], progress)
     if output == JSON:
         stdout().json(shrunk)

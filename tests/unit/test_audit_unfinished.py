@@ -103,7 +103,7 @@ def test_what_was_read_of_a_topic_that_is_created_again_is_not_reported() -> Non
     assert all(scenario.reason.startswith("its topic was deleted and created again") for scenario in other.scenarios)
     copies = tuple(ReplicaCopy(broker, *TP, Path()) for broker in (1, 2, 3))
     verdict = answers.verdict(CheckedReading(copies, NO_ROWS, {}), {}, after=None)
-    assert "no broker described it again" in verdict.scenarios[0].reason
+    assert "no broker described the partition after it was read" in verdict.scenarios[0].reason
 
 
 @pytest.mark.parametrize(("cause", "right"), [

@@ -76,7 +76,7 @@ class NextRemoval:
 def find_lags(
     cluster: AuditedCluster, topic: str, statuses: ReplicaStatuses, adding: Collection[Replica]
 ) -> Iterator[Lag]:
-    """Yield a topic's replicas that are behind, except those that are being added: each has its missing batches.
+    """Yield a topic's replicas that are behind, except those that are being added, with the batches that they lack.
 
     Redpanda's metadata lists every replica as in sync: there only replicas of brokers that do not answer are found.
     """

@@ -151,7 +151,7 @@ class ChannelHolds:
         channel = self.journal.channel
         now_ms = channel.clock.time_ms()
         state, read = channel.read(), self.cluster.settings(topics)
-        # Where somebody changed a setting during the pause, the pause begins again, and restores that value.
+        # If somebody changed a setting during the pause, the pause begins again, and restores that value at its end.
         paused = {t: pause for t in to_pause if (pause := state.pauses.get(t)) and pause.previous.keys() < PAUSE.keys()}
         begins = {topic: replace(pause, phase=PausePhase.PAUSING) for topic, pause in paused.items()}
         state = replace(state, pauses={**state.pauses, **begins})

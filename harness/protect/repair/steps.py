@@ -231,7 +231,7 @@ def _unfit(entry: PartitionRepair, observed: ObservedPartition) -> Wait | Stop |
     foreign = (ongoing | present) - entry.brokers
     if foreign and ongoing:
         return Wait(f"the end of another reassignment, which has broker {min(foreign)}")
-    # The repair removes one replica at a time. Another one that is assigned again may keep its old log.
+    # The repair removes one replica at a time. A replica that somebody else removes may keep its old log.
     removed = frozenset(entry.replicas) - present - {entry.current}
     if foreign or removed:
         change = f"assigned a replica to broker {min(foreign)}" if foreign else f"removed the one of {min(removed)}"
