@@ -48,7 +48,7 @@ from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import release, session_of
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
-UNVERIFIED = UnknownReason("changing", "no broker described the partition after it was read: it may have changed meanwhile")
+UNVERIFIED = UnknownReason("changing", "no broker described the partition after it was read: it may have changed")
 INTERRUPTED = UnknownReason("interrupted", "the audit was interrupted before this partition was compared")
 
 
