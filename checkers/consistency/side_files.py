@@ -187,7 +187,7 @@ def compare_spans(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> 
         .where("last_offset < bound")
         .groupBy("producer_id", "last_offset", *PARTITION)
         .agg(f.min(replica_span).alias("longest"), f.collect_list(replica_span).alias("all"))
-        .withColumn("spans", f.expr("filter(all, span -> span.log_start <= longest.first_offset)"))
+        .withColumn("spans", f.filter("all", lambda span: span["log_start"] <= f.col("longest.first_offset")))
         .withColumn("shortest", f.array_max("spans"))
         .where("longest.first_offset < shortest.first_offset")
         .select(

@@ -156,7 +156,7 @@ def test_a_port_that_is_taken(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         error = machine.refusal_in_this_process(*RUN, "--port-base", str(port - 3))
-    assert f"port {port} on 127.0.0.1 is taken" in error
+    assert f" on 127.0.0.1 is taken (--port-base {port - 3} needs {port - 3} to {port})" in error
     assert files_below(machine.root / "results") == [], "a refused run leaves no run folder"
 
 
