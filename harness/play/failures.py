@@ -13,7 +13,7 @@ from harness.judge.run_verdict import STALLED_S
 from harness.kafka_api import TopicPartition
 
 VERIFIED_S: Final = 2.0
-"""A broker appends a record of a transaction at most so long after it verified the transaction."""
+"""Only a silence in this time before an INVALID_TXN_STATE can explain the error: a verification is younger."""
 
 
 def failure_facts(error: BaseException, cluster: Cluster) -> Mapping[str, object]:

@@ -317,9 +317,11 @@ def _span_findings(row: CheckerRow, reasons: Mapping[int, str], start: int) -> I
                 anomaly=UNEXPLAINED_DIVERGENCE,
                 candidates=(UNEXPLAINED_DIVERGENCE, HIDDEN),
                 broker=broker,
-                **{name: row[name] for name in ("topic", "partition", "producer_id")},
+                topic=row["topic"],
+                partition=row["partition"],
                 offset=first,
                 key=None,
+                producer_id=producer_id,
                 effect=LATENT,
                 explanation=(
                     f"a marker of producer {producer_id} is missing: this broker counts all that the producer wrote "

@@ -236,10 +236,11 @@ def open_without_records(statuses: ReplicaStatuses) -> dict[TopicPartition, tupl
 
     The last stable offset is the log start offset there (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
     """
-    opened = {(broker, tp, transaction.producer_id) for broker, tp, transaction in all_open(statuses)}
+    transactions = all_open(statuses)
+    opened = {(broker, tp, transaction.producer_id) for broker, tp, transaction in transactions}
     return {
         tp: (UnknownReason("unsure", f"broker {broker}, unlike others, has a transaction open without records"),)
-        for broker, tp, transaction in all_open(statuses)
+        for broker, tp, transaction in transactions
         if transaction.first_offset < statuses.replicas[broker, tp].log_start
         for other, status in statuses.by_partition[tp].items()
         if status.open is not None and (other, tp, transaction.producer_id) not in opened

@@ -89,7 +89,7 @@ def subject(topic: str, key: bytes | None) -> Subject | None:
         return Subject(decoders.kind, text or f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
     except KeyError as error:
         reason = f"it has no {error.args[0]}"
-    except (ValueError, RecursionError) as error:  # the limit of writing JSON may be lower than that of reading it
+    except (ValueError, RecursionError) as error:  # JSON that can be read may be nested too deeply to be written
         reason = escape(str(error))
     return Subject(decoders.kind, f"key {shortened(key)}", note=f"the key is shown escaped: {reason}")
 

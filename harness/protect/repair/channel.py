@@ -91,7 +91,7 @@ class RepairJournal:
 
     def check(self) -> None:
         """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
-        if self._owner().get("writer") != self.channel.writer:
+        if not self._owns():
             raise TakenOverError("another repair of this cluster has taken over: this repair ends")
         if self.channel.clock.now_s() >= self.sign_due_s:
             self._give_sign()
@@ -99,11 +99,14 @@ class RepairJournal:
     def leave(self) -> None:
         """Let another repair begin at once; after an error, it waits for `SILENT_S`."""
         with suppress(HarnessError):
-            if self._owner().get("writer") == self.channel.writer:
+            if self._owns():
                 self.write(OWNER, None)
 
     def _owner(self) -> dict[str, Any]:
         return self.notes().get(OWNER) or {}
+
+    def _owns(self) -> bool:
+        return self._owner().get("writer") == self.channel.writer
 
     def _give_sign(self) -> None:
         self.sign += 1
