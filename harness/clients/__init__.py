@@ -26,6 +26,7 @@ TRANSACTION_TIMEOUT_MS = 300_000
 
 TIMED_OUT: Final = "TIMED_OUT"
 INVALID_TXN_STATE: Final = "INVALID_TXN_STATE"
+UNKNOWN_SERVER_ERROR: Final = "UNKNOWN_SERVER_ERROR"
 ALSO_OF_SLOW_BROKERS: Final = frozenset(
     {
         "CONCURRENT_TRANSACTIONS",  # the former transaction has not ended, until the time-out of the client's retries
@@ -37,7 +38,7 @@ ALSO_OF_SLOW_BROKERS: Final = frozenset(
 )
 """Without a fault, no valid operation ends with these errors of brokers if all brokers answer in time."""
 # A broker met an exception that its code does not handle, or does not know the producer of an open transaction.
-REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {"UNKNOWN_SERVER_ERROR", "INVALID_PRODUCER_ID_MAPPING"}
+REFUSALS: Final = ALSO_OF_SLOW_BROKERS | {UNKNOWN_SERVER_ERROR, "INVALID_PRODUCER_ID_MAPPING"}
 """Without a fault, no valid operation ends with the other two errors at all."""
 
 NO_OFFSET: Final = -1

@@ -53,7 +53,7 @@ COORDINATOR_MOVES = (
 """Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
 times."""
 RETRY_S = 0.05
-_NAMES = {"UNKNOWN": "UNKNOWN_SERVER_ERROR", "_MSG_TIMED_OUT": clients.TIMED_OUT, "_TIMED_OUT": clients.TIMED_OUT}
+_NAMES = {"UNKNOWN": clients.UNKNOWN_SERVER_ERROR, "_MSG_TIMED_OUT": clients.TIMED_OUT, "_TIMED_OUT": clients.TIMED_OUT}
 """Kafka's names of errors, where librdkafka has others."""
 
 
@@ -193,8 +193,9 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.Topi
 def _failure(error: KafkaError) -> clients.ClientError:
     name = _NAMES.get(error.name(), error.name())
     refusal = name if name in clients.REFUSALS else ""
-    # Only operations with an abortable error certainly had no effect.
-    return clients.ClientError(str(error), certainly=error.txn_requires_abort(), refusal=refusal)
+    # An abortable error shows that the operation had no effect, except after an exception in the broker.
+    certainly = error.txn_requires_abort() and name != clients.UNKNOWN_SERVER_ERROR
+    return clients.ClientError(str(error), certainly=certainly, refusal=refusal)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_a_fatal_error_leaves_every_record_answered(monkeypatch: pytest.MonkeyPa
 
 def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(producer: FatalProducer, _timeout_s: float) -> None:
-        raise KafkaException(KafkaError(producer.code))  # type: ignore[attr-defined]
+        raise KafkaException(KafkaError(producer.code, txn_requires_abort=True))  # type: ignore[attr-defined]
 
     monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
     monkeypatch.setattr(FatalProducer, "commit_transaction", refuse, raising=False)
@@ -68,8 +68,8 @@ def test_an_error_that_no_valid_operation_meets_has_its_name(monkeypatch: pytest
         monkeypatch.setattr(FatalProducer, "code", getattr(KafkaError, name), raising=False)
         with pytest.raises(ClientError) as raised:
             LibrdkafkaProducer("nowhere:9", "id", {}).transact("commit")
-        refusals.append(raised.value.refusal)
-    assert refusals == ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE", "TIMED_OUT", ""]
+        refusals.append((raised.value.refusal, raised.value.certainly))
+    assert refusals == [("UNKNOWN_SERVER_ERROR", False), ("INVALID_TXN_STATE", True), ("TIMED_OUT", True), ("", True)]
 
 
 def test_what_is_not_answered_in_time_is_counted() -> None:
