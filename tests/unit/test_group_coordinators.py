@@ -79,15 +79,12 @@ def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) ->
     assert offsets_after(entries, coordinator).answer("K") == answer
 
 
-@pytest.mark.parametrize(
-    ("entries", "of_old", "of_new"),
-    [
-        ([plain(0), pending(1), plain(2, deletes=True)], Answer(None, is_pending=True), Answer(None)),
-        ([plain(0), pending(1), plain(2, deletes=True), COMMITTED], Answer(1), Answer(None)),
-        ([plain(0), pending(1), plain(2, deletes=True), ABORTED], Answer(None), Answer(None)),
-        ([plain(0), pending(1), plain(2, deletes=True), pending(3), COMMITTED], Answer(3), Answer(3)),
-    ],
-)
+@pytest.mark.parametrize(("entries", "of_old", "of_new"), [
+    ([plain(0), pending(1), plain(2, deletes=True)], Answer(None, is_pending=True), Answer(None)),
+    ([plain(0), pending(1), plain(2, deletes=True), COMMITTED], Answer(1), Answer(None)),
+    ([plain(0), pending(1), plain(2, deletes=True), ABORTED], Answer(None), Answer(None)),
+    ([plain(0), pending(1), plain(2, deletes=True), pending(3), COMMITTED], Answer(3), Answer(3)),
+])  # fmt: skip
 def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
     entries: list[Commit | groups.TransactionEnd], of_old: Answer, of_new: Answer
 ) -> None:
@@ -159,15 +156,12 @@ def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_
     assert wrong(cluster("p puts K; t puts K; p deletes K; t commits", NEW)) == []
 
 
-@pytest.mark.parametrize(
-    ("truth", "names"),
-    [
-        (ModelTruth((Wrote(0, "K", deletes=False),)), [groups.LOST]),
-        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [groups.PENDING_UNSEEN]),
-        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [groups.LOST]),
-        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
-    ],
-)
+@pytest.mark.parametrize(("truth", "names"), [
+    (ModelTruth((Wrote(0, "K", deletes=False),)), [groups.LOST]),
+    (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [groups.PENDING_UNSEEN]),
+    (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [groups.LOST]),
+    (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
+])  # fmt: skip
 def test_what_an_empty_replica_lacks(truth: ModelTruth, names: list[str]) -> None:
     assert list(groups.consequences(Replica(1), truth, drops_pending=True)) == names
 
@@ -208,37 +202,31 @@ def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
     loaded(*(key for _, keys in members.SCRIPTS[script] for key in keys))
 
 
-@pytest.mark.parametrize(
-    ("keys", "result"),
-    [
-        ((), Loaded()),
-        (JOINS, Loaded(is_consumer=True, parts={*WITH_MEMBER, TARGET_OF_MEMBER, TARGET})),
-        ((*JOINS, *LEAVES), Loaded(is_consumer=True, parts={TARGET})),
-        ((*JOINS, *LEAVES, *DELETED), Loaded()),
-        (LEAVES, Loaded(is_consumer=True, parts={TARGET})),
-        ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
-        ((CLASSIC,), Loaded(is_classic=True)),
-        ((*JOINS, CLASSIC), Loaded(is_classic=True)),
-        ((CLASSIC, f"-{CLASSIC}", *JOINS), loaded(*JOINS)),
-        ((MEMBER,), Loaded(is_consumer=True, parts=WITH_MEMBER)),
-    ],
-)
+@pytest.mark.parametrize(("keys", "result"), [
+    ((), Loaded()),
+    (JOINS, Loaded(is_consumer=True, parts={*WITH_MEMBER, TARGET_OF_MEMBER, TARGET})),
+    ((*JOINS, *LEAVES), Loaded(is_consumer=True, parts={TARGET})),
+    ((*JOINS, *LEAVES, *DELETED), Loaded()),
+    (LEAVES, Loaded(is_consumer=True, parts={TARGET})),
+    ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
+    ((CLASSIC,), Loaded(is_classic=True)),
+    ((*JOINS, CLASSIC), Loaded(is_classic=True)),
+    ((CLASSIC, f"-{CLASSIC}", *JOINS), loaded(*JOINS)),
+    ((MEMBER,), Loaded(is_consumer=True, parts=WITH_MEMBER)),
+])  # fmt: skip
 def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
     assert loaded(*keys) == result
 
 
-@pytest.mark.parametrize(
-    ("written", "present", "names"),
-    [
-        ((*JOINS, *LEAVES), JOINS, [members.MEMBER_BACK]),
-        ((*JOINS, *LEAVES), (GROUP, TARGET), []),
-        ((*JOINS, *LEAVES, *DELETED), JOINS, [members.MEMBER_BACK, members.GROUP_BACK]),
-        ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [members.NOT_LOADED]),
-        ((*JOINS, *LEAVES, *DELETED), (), []),
-        ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [members.GROUP_BACK]),
-        ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [members.NOT_LOADED]),
-    ],
-)
+@pytest.mark.parametrize(("written", "present", "names"), [
+    ((*JOINS, *LEAVES), JOINS, [members.MEMBER_BACK]),
+    ((*JOINS, *LEAVES), (GROUP, TARGET), []),
+    ((*JOINS, *LEAVES, *DELETED), JOINS, [members.MEMBER_BACK, members.GROUP_BACK]),
+    ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [members.NOT_LOADED]),
+    ((*JOINS, *LEAVES, *DELETED), (), []),
+    ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [members.GROUP_BACK]),
+    ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [members.NOT_LOADED]),
+])  # fmt: skip
 def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[str, ...], names: list[str]) -> None:
     truth = ModelTruth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
     replica = Replica(1)
@@ -251,20 +239,17 @@ def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[s
     assert list(members.group_consequences(replica, truth)) == names
 
 
-@pytest.mark.parametrize(
-    ("keys", "why"),
-    [
-        ((CLASSIC, *JOINS), "the group is not a consumer group"),
-        ((CLASSIC, f"-{GROUP}"), "the group is not a consumer group"),
-        ((*JOINS, f"-{MEMBER}"), "a member is deleted that has an assignment"),
-        ((*JOINS, f"-{ASSIGNMENT}", f"-{MEMBER}"), "a member is deleted that has an assignment"),
-        ((*JOINS, f"-{TARGET}"), "a target assignment is deleted that has members"),
-        ((*JOINS, f"-{GROUP}"), "a group is deleted that has members"),
-        ((MEMBER, GROUP, f"-{GROUP}"), "a group is deleted that has members"),
-        ((GROUP, TARGET_OF_MEMBER, f"-{GROUP}"), "a group is deleted that has members"),
-        ((GROUP, TARGET, f"-{GROUP}"), "a group is deleted that has members"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "why"), [
+    ((CLASSIC, *JOINS), "the group is not a consumer group"),
+    ((CLASSIC, f"-{GROUP}"), "the group is not a consumer group"),
+    ((*JOINS, f"-{MEMBER}"), "a member is deleted that has an assignment"),
+    ((*JOINS, f"-{ASSIGNMENT}", f"-{MEMBER}"), "a member is deleted that has an assignment"),
+    ((*JOINS, f"-{TARGET}"), "a target assignment is deleted that has members"),
+    ((*JOINS, f"-{GROUP}"), "a group is deleted that has members"),
+    ((MEMBER, GROUP, f"-{GROUP}"), "a group is deleted that has members"),
+    ((GROUP, TARGET_OF_MEMBER, f"-{GROUP}"), "a group is deleted that has members"),
+    ((GROUP, TARGET, f"-{GROUP}"), "a group is deleted that has members"),
+])  # fmt: skip
 def test_what_cannot_be_loaded(keys: tuple[str, ...], why: str) -> None:
     with pytest.raises(members.LoadFailedError, match=why):
         loaded(*keys)

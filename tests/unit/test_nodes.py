@@ -28,15 +28,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".ssh"
 
 
-@pytest.mark.parametrize(
-    ("text", "node"),
-    [
-        ("n1", Node("n1", 2022, "me")),
-        ("n1:22", Node("n1", 22, "me")),
-        ("root@10.0.0.1", Node("10.0.0.1", 2022, "root")),
-        (" root@n1:22 ", Node("n1", 22, "root")),
-    ],
-)
+@pytest.mark.parametrize(("text", "node"), [
+    ("n1", Node("n1", 2022, "me")),
+    ("n1:22", Node("n1", 22, "me")),
+    ("root@10.0.0.1", Node("10.0.0.1", 2022, "root")),
+    (" root@n1:22 ", Node("n1", 22, "root")),
+])  # fmt: skip
 def test_a_host_may_have_a_user_and_a_port(text: str, node: Node) -> None:
     assert parse_nodes([text], user="me", port=2022) == (node,)
 

@@ -129,6 +129,13 @@ def test_clients_need_not_agree_about_a_transaction_of_unknown_outcome(outcome: 
     assert len(verdict(actual, CheckedRound([row("stuck-lso")]))["unexplained"]) == differences
 
 
+def test_checkers_need_not_agree_about_a_record_of_which_they_do_not_learn() -> None:
+    for before, differences in ((True, 0), (False, 1)):
+        write = WrittenRecord(1, *TP, "k", is_delete=True, transaction=3, offset=3, before_recreation=before)
+        actual = replace(truth(Wrong(STUCK, "k", "open", "committed", 3, 3)), at={(TP, 3): write})
+        assert len(verdict(actual)["unexplained"]) == differences
+
+
 def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:
     """By the logs it may be in progress: only clients know that it has ended."""
     hangs = Wrong(STUCK, "k", "open", "committed", 4, 7, due=0)

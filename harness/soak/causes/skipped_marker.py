@@ -20,6 +20,7 @@ from harness.judge.verdict import BROKER
 from harness.kafka_api import TopicPartition
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import ANOMALIES, Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
+from harness.soak.evidence.client_log import ABORTED
 from harness.soak.judge.truth import STUCK
 
 _OF_TRANSACTIONS: Final = ANOMALIES - {str(Anomaly.TOMBSTONE_DIVERGENCE)}
@@ -59,11 +60,17 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     opened = {
         (tp, wrong.transaction) for (_, tp), wrongs in truth.wrongs.items() for wrong in wrongs if wrong.kind == STUCK
     }
+    without_last = {
+        (symptom.partition, symptom.key) for symptom in symptoms if (wrong := symptom.wrong) and wrong.leaves_out_last
+    }
     keys: dict[TopicPartition, dict[str, str]] = defaultdict(dict)
-    for (tp, _), write in truth.at.items() if places else ():
+    for (tp, offset), write in truth.at.items() if places else ():
         ends = [] if write.transaction is None else list(truth.markers.get((tp, write.transaction), ()))
         is_wrong = (tp, write.transaction) in (missed if ends else opened) and len(ends) <= 1
-        if is_wrong and (words := skipped(tp, write.transaction, *ends)):
+        # The ABORT of a later transaction has ended it, and its records were removed everywhere.
+        is_gone = not ends and ABORTED in truth.followed.get((tp, write.transaction or 0), ())
+        is_last = (tp, write.key) in without_last and offset == truth.reached.get((tp, write.key))
+        if (is_wrong or (is_gone and is_last)) and (words := skipped(tp, write.transaction, *ends)):
             keys[tp][write.key] = words
     of_transactions = [symptom for symptom in symptoms if symptom.anomaly in _OF_TRANSACTIONS]
     return {

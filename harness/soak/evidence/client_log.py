@@ -24,7 +24,10 @@ OUTCOMES: Final = {"commit": COMMITTED, "abort": ABORTED}
 
 @dataclass
 class WrittenRecord:
-    """A record of a client process; ``offset`` is None until it is acknowledged. ``number``: also in its header."""
+    """A record of a client process; ``offset`` is None until it is acknowledged. ``number``: also in its header.
+
+    ``before_recreation``: its topic was deleted and created again since. The checkers do not learn of such records.
+    """
 
     number: int
     topic: str
@@ -34,6 +37,7 @@ class WrittenRecord:
     transaction: int | None
     offset: int | None = None
     client: str = ""
+    before_recreation: bool = False
 
     place = PlaceOf()
 
@@ -106,7 +110,6 @@ class _Reading:
     again: Mapping[str, Recreation]
     log: ClientLog = field(default_factory=ClientLog)
     numbers: dict[tuple[Any, Any], int] = field(default_factory=dict)
-    invoked: dict[int, int] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     ending: set[int] = field(default_factory=set)
     left_open: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -126,11 +129,9 @@ class _Reading:
         op, kind, topic = event["op"], event["type"], event["topic"]
         number, last = self.transaction(event), self.again.get(topic, _NEVER)
         if kind == INVOKE:
-            self.invoked[op] = at
-            self.log.writes[op] = WrittenRecord(
-                op, topic, event["partition"], event["key"], bool(event["tombstone"]), number, client=event["process"]
-            )
-        elif kind == OK and self.invoked[op] > last.ended:
+            fields = (op, topic, event["partition"], event["key"], bool(event["tombstone"]), number)
+            self.log.writes[op] = WrittenRecord(*fields, client=event["process"], before_recreation=at <= last.ended)
+        elif kind == OK and not self.log.writes[op].before_recreation:
             self.log.writes[op].offset = event["offset"]
         elif kind == OK and at < last.began:
             # Else it was under way while the topic was deleted, or nobody knows whether that was, and stays unknown.
@@ -200,9 +201,7 @@ def events_for_checkers(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str
     """
     reading = _read(events)
     rest = [
-        event
-        for event in events
-        if event["f"] != "produce" or reading.invoked[event["op"]] > reading.again.get(event["topic"], _NEVER).ended
+        event for event in events if event["f"] != "produce" or not reading.log.writes[event["op"]].before_recreation
     ]
     acknowledged = {transaction_of(event) for event in events if event["f"] in OUTCOMES and event["type"] == OK}
     op, index = max((event["op"] for event in events), default=0), count(len(events))
