@@ -139,6 +139,8 @@ class NodeConnection:
         with raised_as(HarnessError, f"{self.node} does not answer", OSError, EOFError, SSHException):
             _, out, err = self._client.exec_command(script, timeout=timeout_s)
             stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            if not out.channel.status_event.wait(timeout_s):
+                raise TimeoutError(f"it sent no exit status in {timeout_s:g} s")
             code = out.channel.recv_exit_status()
         if code != 0:
             words = " ".join((stderr or stdout).split()) or f"exit code {code}"

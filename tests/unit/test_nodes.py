@@ -11,7 +11,7 @@ import paramiko
 import pytest
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, SSHException
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.host import node_runs, nodes
 from harness.host.leftovers import NODES_FILE
 from harness.host.nodes import Access, Node, NodeConnection, parse_nodes, read_hosts_file
@@ -157,3 +157,12 @@ def test_a_fault_of_links_needs_ipv4(host: str, message: str | None) -> None:
     with pytest.raises(UsageError, match=message) if message else nullcontext():
         node_runs.raise_if_no_firewall(connection)
     assert connection.shell.called == (message is None)
+
+
+def test_a_command_without_an_exit_status_is_not_awaited_for_ever() -> None:
+    stream = Mock(channel=paramiko.Channel(0), **{"read.return_value": b""})
+    connection = Mock(
+        spec=NodeConnection, node=NODE, _client=Mock(**{"exec_command.return_value": (None, stream, stream)})
+    )
+    with pytest.raises(HarnessError, match=r"root@n1:22 does not answer: it sent no exit status in 0.1 s"):
+        NodeConnection.shell(connection, "true", timeout_s=0.1)
