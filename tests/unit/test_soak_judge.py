@@ -132,8 +132,8 @@ def test_clients_need_not_agree_about_a_transaction_of_unknown_outcome(outcome: 
 def test_checkers_need_not_agree_about_a_record_of_which_they_do_not_learn() -> None:
     for before, differences in ((True, 0), (False, 1)):
         write = WrittenRecord(1, *TP, "k", is_delete=True, transaction=3, offset=3, before_recreation=before)
-        actual = replace(truth(Wrong(STUCK, "k", "open", "committed", 3, 3)), at={(TP, 3): write})
-        assert len(verdict(actual)["unexplained"]) == differences
+        for wrong in (UNDELETED, Wrong(STUCK, "k", "open", "committed", 3, 3)):
+            assert len(verdict(replace(truth(wrong), at={(TP, 3): write}))["unexplained"]) == differences
 
 
 def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:

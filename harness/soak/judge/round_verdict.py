@@ -163,9 +163,10 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
     by_checkers: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     named_keys: set[tuple[Replica, str | None]] = set()
     # Clients do not know the outcome of every transaction, nor checkers every record of a topic that was created again.
+    hidden = {(write.place, write.key) for write in truth.at.values() if write.before_recreation}
     agreed = {
         (it.broker, it.place) for it in checked.findings if truth.outcome_at(it.place, it.offset) == UNKNOWN_OUTCOME
-    } | {(it.broker, it.partition) for it in symptoms if it.wrong and truth.is_hidden(it.partition, it.wrong.offset)}
+    } | {(it.broker, it.partition) for it in symptoms if it.wrong and (it.partition, it.wrong.key) in hidden}
     for symptom in symptoms:
         replica = (symptom.broker, symptom.partition)
         name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly

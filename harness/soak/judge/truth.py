@@ -90,11 +90,6 @@ class Truth:
         write = self.at.get((partition, offset))
         return None if write is None or write.transaction is None else self.transactions[write.transaction].outcome
 
-    def is_hidden(self, partition: TopicPartition, offset: int | None) -> bool:
-        """Return whether the checkers do not learn of the record at an offset."""
-        write = self.at.get((partition, -1 if offset is None else offset))
-        return write is not None and write.before_recreation
-
     @property
     def diverged(self) -> set[TopicPartition]:
         """Partitions of which a replica is wrong."""
