@@ -57,6 +57,7 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.protect.gate.build import parts
 from harness.schedules.catalog import ALL, scenarios_for
 from harness.soak.causes import read_expected
+from harness.soak.judge.round_verdict import NO_ANOMALIES
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -243,7 +244,7 @@ def soaked(patch: Path, results: Path) -> dict[str, Any]:
         **judgement(
             outcome,
             noticed=outcome["exit_code"] != EXIT_CLEAN,
-            named=set(verdict.get("findings", {})) - read_expected(KNOWN).keys(),
+            named=set(verdict.get("findings", {})) - read_expected(KNOWN).keys() - NO_ANOMALIES,
             reasons=[verdict["reason"][:400]] if verdict else [],
         ),
     }
