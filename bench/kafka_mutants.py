@@ -412,7 +412,8 @@ def run(mutants: tuple[str, ...], number: int, detectors: tuple[str, ...], resul
 @click.option("--count", default=8, show_default=True)
 def sample(results: Path, seed: int, count: int) -> None:
     """Run some of the mutants that a run without a fault noticed before; exit with 1 if it does not notice them now."""
-    noticed = sorted({line["mutant"] for line in read(LOG) if line["detector"] == HEALTHY and line["noticed"]})
+    last = {line["mutant"]: line["noticed"] for line in read(LOG) if line["detector"] == HEALTHY}
+    noticed = sorted(mutant for mutant, is_noticed in last.items() if is_noticed)
     chosen = random.Random(seed).sample(noticed, min(count, len(noticed)))  # noqa: S311
     missed = [mutant for mutant in chosen if not one_mutant(mutant, HEALTHY, results, with_audit=False, log=None)]
     print(f"{len(chosen) - len(missed)} of {len(chosen)} noticed; missed: {missed}")

@@ -37,6 +37,8 @@ LATEST, FENCED = 2**31 - 1, -1
 """Epochs of coordinators."""
 TIMEOUT_MS: Final = 600_000
 """Of transactions: longer than the waits for valid requests, which are refused afterwards."""
+PUT_OFF_S: Final = 2.0
+"""For so long, a stale request is sent again where a broker puts it off (CONCURRENT_TRANSACTIONS)."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
 END_VERSION: Final = choose_version(EndTxnRequest, (END[2], END[1]))
 
@@ -204,8 +206,9 @@ class _Requests:
             raise RefusedError(f"{error}, for {bound_s:g} s") from error
 
     def stale(self, request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
+        """Return whether a broker accepts the request; first, the transaction before may have to end."""
         try:
-            ask(where(), message, ONE_ANSWER)
+            retried(lambda: ask(where(), message, ONE_ANSWER), self.cluster.clock, PUT_OFF_S, (RetriableError,))
         except (RefusedError, RetriableError):
             return request, False
         return request, True
