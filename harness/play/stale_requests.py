@@ -38,7 +38,7 @@ LATEST, FENCED = 2**31 - 1, -1
 TIMEOUT_MS: Final = 600_000
 """Of transactions: longer than the waits for valid requests, which are refused afterwards."""
 PUT_OFF_S: Final = 2.0
-"""For so long, a stale request is sent again where a broker puts it off (CONCURRENT_TRANSACTIONS)."""
+"""A stale request is repeated for this long while brokers answer that it may succeed later."""
 ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
 END_VERSION: Final = choose_version(EndTxnRequest, (END[2], END[1]))
 
@@ -206,7 +206,7 @@ class _Requests:
             raise RefusedError(f"{error}, for {bound_s:g} s") from error
 
     def stale(self, request: str, where: Where, message: Request[T]) -> tuple[str, bool]:
-        """Return whether a broker accepts the request; first, the transaction before may have to end."""
+        """Return the request, and whether a broker accepts it. It is repeated while the last transaction is ending."""
         try:
             retried(lambda: ask(where(), message, ONE_ANSWER), self.cluster.clock, PUT_OFF_S, (RetriableError,))
         except (RefusedError, RetriableError):
