@@ -295,9 +295,8 @@ def _verdicts(stand: Stand, code: Code, rows: Rows) -> Verdicts:
 
 
 def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Verdicts) -> str | None:
-    ways = (test_audit_checkers.WHOLE, test_audit_checkers.REDUCED, test_audit_checkers.IN_CHUNKS)
-    both = dict.fromkeys(ways, verdicts)
-    results = test_audit_checkers.Results(stand.top, both, let_go, alone)
+    every_way = dict.fromkeys(test_audit_checkers.WAYS, verdicts)
+    results = test_audit_checkers.Results(stand.top, every_way, let_go, alone)
     if failure := _failing(test_audit_checkers, results=results) or _failing(test_audit_spooled, verdicts=verdicts):
         return failure
     for case in stand.cases:

@@ -49,7 +49,7 @@ ALONE = (
 NOT_BY_KEY = ("stale tail", "the last segment is cut", "its first batch has two records", "hidden on two replicas")
 """Cases that live audits do not read by key, or where another replica or key is the example of an undecided finding."""
 SHARES = ALL_KEYS.halves()
-WHOLE, REDUCED, IN_CHUNKS, BY_KEY = "whole", "reduced", "reduced in chunks", "by key"
+WAYS = WHOLE, REDUCED, IN_CHUNKS, BY_KEY = "whole", "reduced", "reduced in chunks", "by key"
 Verdicts = dict[str, dict[str, Any]]
 
 
