@@ -36,7 +36,7 @@ def _states(judged: Judged) -> DataFrame:
         offset="true_offset",
         producer_id=None,
         effect=VISIBLE,
-        proven=f.expr("NOT true_transactional AND coalesce(here_offset < true_offset, false)"),
+        proven=f.expr("NOT true_transactional AND here_offset IS NOT NULL"),
         explanation=sentence(
             "key {key!r}: the last committed record is at offset {true_offset}, this broker's is at "
             "{here_offset:none}, and no evidence explains why"

@@ -11,7 +11,9 @@ from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.scenario import Critical, Phase
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
-FLAGS = ("had_payload", "has_payload", "held_critical", "held_after", "same_directory", "led", "was_served")
+FLAGS = (
+    "had_payload", "has_payload", "held_critical", "held_after", "seen_there", "same_directory", "led", "was_served"
+)  # fmt: skip
 
 
 def criticals(judged: Judged) -> DataFrame:
@@ -74,7 +76,6 @@ def check(judged: Judged) -> DataFrame:
         .selectExpr(
             *(*CRITICAL, "broker"),
             *(f"coalesce({name}, false) AS {name}" for name in FLAGS),
-            "seen_at_ms IS NOT NULL AS seen_there",
             *("removed_at_ms", "cleaned_past"),
             "cleaned_past AND coalesce(youngest_ms >= horizon_ms, false) AS passed",
             *("log_end_before", "log_end_after", "high_watermark_after", "served_digest"),
@@ -97,10 +98,10 @@ def _presence(evidence: Evidence) -> DataFrame:
 
 
 def _seen(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, critical_offset, ``seen_at_ms``, ``removed_at_ms`` from the observations, the first time."""
+    """Return REPLICA, critical_offset, ``seen_there``, ``removed_at_ms`` (the first time) from the observations."""
     # A marker may be emptied before it is removed. An empty batch alone does not show a marker.
     kinds = ("tombstone", *MARKERS)
-    appeared = evidence.appeared.where(f.col("kind").isin(*kinds)).withColumnRenamed("time_ms", "seen_at_ms")
+    appeared = evidence.appeared.where(f.col("kind").isin(*kinds)).selectExpr(*REPLICA, "offset", "true AS seen_there")
     removed = (
         evidence.observations.select(*REPLICA, "time_ms", f.explode("removed").alias("seen"))
         .where(f.col("seen.kind").isin(*kinds, "empty"))
@@ -109,7 +110,7 @@ def _seen(evidence: Evidence) -> DataFrame:
     return (
         colocated(appeared.unionByName(removed, allowMissingColumns=True))
         .groupBy(*REPLICA, f.col("offset").alias("critical_offset"))
-        .agg(f.min("seen_at_ms").alias("seen_at_ms"), f.min("removed_at_ms").alias("removed_at_ms"))
+        .agg(f.bool_or("seen_there").alias("seen_there"), f.min("removed_at_ms").alias("removed_at_ms"))
     )
 
 

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import xor
 from pathlib import Path
 from typing import Any
 
@@ -394,10 +395,13 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
             yield _look(replica.broker, [e for e in log if e.offset >= replica.log_start], LAST_LOOK_MS)
 
 
-def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
-    batches = list(iter_batches(encode(log), source="literal"))
+def _look(broker: int, log: Sequence[Entry], at_ms: int) -> dict[str, Any]:
     return {
-        "time_ms": at_ms, "broker": broker, "topic": TOPIC, "partition": 0, "batches": len(batches),
-        "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0), "appeared": [],
-        "removed": [],
+        "time_ms": at_ms, "broker": broker, "topic": TOPIC, "partition": 0, "batches": len(log), "digest": digest(log),
+        "appeared": [], "removed": [],
     }  # fmt: skip
+
+
+def digest(log: Sequence[Entry]) -> int:
+    batches = iter_batches(encode(log), source="literal")
+    return reduce(xor, (batch_digest(batch.base_offset, batch.crc) for batch in batches), 0)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from checker_cases import CASES
 from checker_cases.case import HIDDEN, Case
-from checker_cases.exposures import EXPOSURES, MARKER, TOMBSTONE
-from literal import write_run
+from checker_cases.exposures import EXPOSURES, MARKER, TOMBSTONE, YOUNG
+from literal import digest, write_run
 from pyspark.sql import SparkSession
 
 from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck_lso, tombstone_divergence
@@ -133,8 +133,8 @@ EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = 
     (TOGETHER, "had_payload held_critical held_after passed removed_at_ms"): of_brokers(
         BOTH, (True, True, False, False, 901), (True, False, False, False, 902), (True, True, False, False, 903)
     ),
-    (TOGETHER, "same_directory was_served log_end_after"): of_brokers(
-        BOTH, (True, True, 7), (True, True, 7), (True, True, 7)
+    (TOGETHER, "same_directory was_served log_end_after served_digest"): of_brokers(
+        BOTH, *[(True, True, 7, digest(YOUNG))] * 3
     ),
     (TOGETHER, "cleaned_past"): (
         of_brokers([TOMBSTONE], (True,), (False,), (True,)) | of_brokers([MARKER], (True,), (False,), (False,))
@@ -149,8 +149,8 @@ EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = 
         of_brokers([TOMBSTONE], (2, 10, True, False), (2, 10, False, False))
         | of_brokers([MARKER], (4, 12, True, False), (4, 12, False, False))
     ),
-    ("emptied, and removed later", "seen_there removed_at_ms cleaned_past same_directory"): of_brokers(
-        [MARKER], (True, 4, True, False), (False, None, False, True)
+    ("emptied, and removed later", "had_payload seen_there removed_at_ms cleaned_past same_directory"): of_brokers(
+        [MARKER], (False, True, 4, True, False), (True, False, None, False, True)
     ),
     ("stamped, and the cleaner has not come past", "cleaned_past passed held_critical"): of_brokers(
         [TOMBSTONE], (False, False, True), (False, False, False)

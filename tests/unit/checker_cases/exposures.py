@@ -8,6 +8,7 @@ from literal import (
     by_filler,
     commit,
     delete,
+    emptied,
     emptied_marker,
     put,
     removed,
@@ -64,8 +65,16 @@ EXPOSURES = [
             replica(3, *STAMPED, *YOUNG, cleaned_to=5),
             absent(2, *WROTE),
         ),
-        after=(replica(1, *YOUNG), replica(3, *YOUNG), replica(2, *YOUNG, directory="another disk")),
-        seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
+        # What a broker serves does not count where its files can be read.
+        after=(
+            replica(1, *YOUNG, served=(*STAMPED, *YOUNG)), replica(3, *YOUNG),
+            replica(2, *YOUNG, directory="another disk"),
+        ),
+        seen=(
+            # A value that was truncated, where the tombstone came to lie.
+            removed(3, put(3, "D"), at_ms=800),
+            *(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
+        ),
     ),
     History("kept together and removed together", wrote=WROTE, outage=OUTAGE,
         before=(
@@ -124,7 +133,8 @@ EXPOSURES = [
     ),
     History("emptied, and removed later", wrote=(put(0, "K", V1),), outage=(commit(1, V1), put(2, "K"), END),
         before=(
-            replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=2, directory=None), absent(2, put(0, "K", V1)),
+            replica(1, emptied(0, V1), put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=2, directory=None),
+            absent(2, put(0, "K", V1)),
         ),
         after=(replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=9), replica(2, put(0, "K", V1), END)),
         seen=(
