@@ -98,14 +98,14 @@ def sentence(template: str, **values: Column | str) -> Column:
     parts = list(Formatter().parse(template))
     texts = "".join(text.replace("%", "%%") + ("%s" if name else "") for text, name, _, _ in parts)
 
-    def value(name: str, none: str, conversion: str | None) -> Column:
+    def value(name: str, none: str | None, conversion: str | None) -> Column:
         column = values.get(name, f.col(name))
         column = f.expr(column) if isinstance(column, str) else column
         if conversion == "r":
             return f.coalesce(f.concat(f.lit(_QUOTE), f.hex(column), f.lit(_QUOTE)), f.lit(none or "(no key)"))
         return f.coalesce(column.cast("string"), f.lit(none)) if none else column
 
-    return f.format_string(texts, *(value(name, none or "", how) for _, name, none, how in parts if name is not None))
+    return f.format_string(texts, *(value(name, none, how) for _, name, none, how in parts if name is not None))
 
 
 def first_rows(rows: DataFrame) -> DataFrame:

@@ -6,8 +6,8 @@ Verifies, for copies of folders, and for logs that were read from a running clus
   first offset (earlier batches may have been cleaned since): each is open in the log or ended after the snapshot, and
   each transaction that is open in the log from before the snapshot is in the snapshot;
 * the log aborts every batch within the span of a ``.txnindex`` entry of its producer, by the marker of that entry;
-* every batch that the log aborts is within such a span; for a running cluster only below the last stable offset, beyond
-  which no broker lists aborted transactions;
+* every batch that the log aborts is within such a span; for a running cluster only as far as its broker was asked for
+  aborted transactions, at most up to the last stable offset;
 * where the broker was asked about the complete log (``served``), also in runs (`compare_answers`): the same
   transactions are open in its answer and in its log, and its last stable offset is not past one of them. In a running
   cluster only transactions that began below the bound count, and one that is open in the answer may have ended since.
@@ -93,8 +93,8 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .withColumn("inside", f.expr("coalesce(entry.first_offset <= at, false)"))
         .withColumn("is_aborted", f.expr("belief = 'aborted'"))
         .where("inside != is_aborted OR (is_aborted AND entry.last_offset != decided_by)")
-        .join(replicas.select(*REPLICA, "log_start", "last_segment", "last_stable_offset", "listed_to"), REPLICA)
-        .where("at >= log_start AND (last_segment IS NOT NULL OR (at < last_stable_offset AND at < listed_to))")
+        .join(replicas.select(*REPLICA, "log_start", "last_segment", "listed_to"), REPLICA)
+        .where("at >= log_start AND (last_segment IS NOT NULL OR at < listed_to)")
         .groupBy("last_segment", *REPLICA)
         .agg(*at_first("at", "inside", "belief", "producer_id"))
         .select(

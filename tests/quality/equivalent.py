@@ -35,6 +35,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "removals._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "batch_outcomes.unreplicated_tails: start_offset <= log_last -> start_offset < log_last": "logs keep a last batch",
+    "side_files.with_served_aborts: .where('first_marker IS NOT NULL') -> nothing": "no batch is in a span without end",
     "batch_outcomes.unreplicated_tails: newest > other.newest -> newest >= other.newest": (
         "all logs that reach an epoch are the same before it"
     ),

@@ -38,6 +38,7 @@ from pyspark.sql import DataFrame, SparkSession
 from test_audit import dealt, found_in, is_missed_marker, written_copies
 from test_audit_checkers import Verdicts
 
+import checkers.finding
 import checkers.replay.truth
 from checkers.anomalies import FINDERS
 from checkers.evidence.tables import Evidence, load, load_copies
@@ -153,7 +154,9 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
     with in_place(mutant) as code:
         if not is_for_big:
             _remember(stand, code)
-        for trial in (_failed_reduced,) if is_for_big else (_failed_units, _failed_runs, _failed_copies):
+        small = () if is_for_big else (_failed_units, _failed_runs, _failed_copies)
+        # Only a big partition has more findings than are listed.
+        for trial in (*small, *[_failed_reduced] * (is_for_big or mutant.module == checkers.finding.__name__)):
             try:
                 failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (any error would be noticed)

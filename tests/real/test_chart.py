@@ -86,14 +86,11 @@ def test_every_kind_is_rendered() -> None:
     assert {kind(manifest) for manifest in rendered("all")} == kinds
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("spec", "template", "spec", "containers", 0, "livenessprobe"), {}, "'livenessprobe' was unexpected"),
-        (("spec", "replicas"), "two", "'two' is not of type 'integer'"),
-        (("spec", "selector"), None, "None is not of type 'object'"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "message"), [
+    (("spec", "template", "spec", "containers", 0, "livenessprobe"), {}, "'livenessprobe' was unexpected"),
+    (("spec", "replicas"), "two", "'two' is not of type 'integer'"),
+    (("spec", "selector"), None, "None is not of type 'object'"),
+])  # fmt: skip
 def test_an_invalid_manifest_is_found(path: tuple[Any, ...], value: object, message: str) -> None:
     (guard,) = (manifest for manifest in rendered("guard") if manifest["kind"] == "Deployment")
     manifest = node = json.loads(json.dumps(guard))

@@ -149,14 +149,11 @@ def refused(brokers: list[str], conf: Mapping[str, str]) -> str:
     return sentence
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        (f"s3a://{BUCKET}/away", f"broker 4 cannot be read: s3a://{BUCKET}/away: No such file or directory$"),
-        ("s3://no-bucket/x", "broker 4 cannot be read: s3://no-bucket/x: .*The specified bucket does not exist"),
-        ("hdfs://namenode/away", "broker 4 cannot be read: hdfs://namenode/away: No such file or directory$"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "expected"), [
+    (f"s3a://{BUCKET}/away", f"broker 4 cannot be read: s3a://{BUCKET}/away: No such file or directory$"),
+    ("s3://no-bucket/x", "broker 4 cannot be read: s3://no-bucket/x: .*The specified bucket does not exist"),
+    ("hdfs://namenode/away", "broker 4 cannot be read: hdfs://namenode/away: No such file or directory$"),
+])  # fmt: skip
 def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[str, str]) -> None:
     assert re.search(expected, refused([f"4={uri}"], conf))
 
@@ -175,13 +172,10 @@ def test_refusals_are_named(s3: MotoS3, hdfs: MiniHdfs, conf: dict[str, str], mo
     assert re.search(r"/private: AccessControlException: Permission denied.* \(WebHDFS .* as somebody: see", sentence)
 
 
-@pytest.mark.parametrize(
-    ("uri", "setting", "expected"),
-    [
-        (f"s3a://{BUCKET}/x", f"{S3A}endpoint", "onnect.* \\(http://127.0.0.1:1 was asked"),
-        ("hdfs://nn:8020/x", HTTP_ADDRESS, "Connection refused \\(WebHDFS was asked at http://127.0.0.1:1"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "setting", "expected"), [
+    (f"s3a://{BUCKET}/x", f"{S3A}endpoint", "onnect.* \\(http://127.0.0.1:1 was asked"),
+    ("hdfs://nn:8020/x", HTTP_ADDRESS, "Connection refused \\(WebHDFS was asked at http://127.0.0.1:1"),
+])  # fmt: skip
 def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: MotoS3) -> None:
     address = "127.0.0.1:1" if setting == HTTP_ADDRESS else "http://127.0.0.1:1"
     sentence = refused([f"2={uri}"], {**s3.conf, setting: address})

@@ -107,13 +107,10 @@ def codes(done: Done) -> set[int]:
     return {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, *([EXIT_USAGE] if is_rejected else [])}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=str(page.relative_to(ROOT)), marks=pytest.mark.needs(*NEEDS.get(page, ())))
-        for page in SESSIONS
-    ],
-)
+@pytest.mark.parametrize("page", [
+    pytest.param(page, id=str(page.relative_to(ROOT)), marks=pytest.mark.needs(*NEEDS.get(page, ())))
+    for page in SESSIONS
+])  # fmt: skip
 def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     shown = "".join(f"{one.text}\n{one.output}\n" for one in SESSIONS[page])
     needs_cluster = any(name in shown for name in (*SERVERS, COPY, NFS, TOPICS))

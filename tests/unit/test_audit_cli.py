@@ -22,23 +22,20 @@ from harness.kafka_api.transactions import OpenTransaction
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((*LIVE,), "no broker answers"),
-        ((*LIVE, "--quick"), "no broker answers"),
-        (("exposure", *LIVE[1:]), "no broker answers"),
-        ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
-        ((*LIVE, "--output", "/proc/a.json"), "/proc/a.json cannot be written: No such file or directory"),
-        ((*LIVE, "--junit", "/nowhere/a.xml"), "/nowhere/a.xml cannot be written: No such file or directory"),
-        ((*LIVE, "--spool-limit", "4"), "'--spool-limit': '4': give a size such as 4GiB or 500MB"),
-        ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
-        ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
-        ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
-        ((*LIVE, "--save", "/proc/nowhere"), "--save /proc/nowhere: No such file or directory"),
-        ((*LIVE, "--save", "/proc"), "--save /proc: the folder is not empty"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ((*LIVE,), "no broker answers"),
+    ((*LIVE, "--quick"), "no broker answers"),
+    (("exposure", *LIVE[1:]), "no broker answers"),
+    ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
+    ((*LIVE, "--output", "/proc/a.json"), "/proc/a.json cannot be written: No such file or directory"),
+    ((*LIVE, "--junit", "/nowhere/a.xml"), "/nowhere/a.xml cannot be written: No such file or directory"),
+    ((*LIVE, "--spool-limit", "4"), "'--spool-limit': '4': give a size such as 4GiB or 500MB"),
+    ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
+    ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
+    ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
+    ((*LIVE, "--save", "/proc/nowhere"), "--save /proc/nowhere: No such file or directory"),
+    ((*LIVE, "--save", "/proc"), "--save /proc: the folder is not empty"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, ...], expected: str) -> None:
     ended = CliRunner().invoke(audit, arguments, standalone_mode=False)
     assert isinstance(ended.exception, (UsageError, click.UsageError)), ended
@@ -47,17 +44,14 @@ def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, .
     assert expected in (error.format_message() if isinstance(error, click.UsageError) else str(error))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [
-        ("1700000000123", 1_700_000_000_123),
-        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
-        ("2023-11-14T22:13:20", 1_700_000_000_000),
-        ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
-        ("2023-11-14", 1_699_920_000_000),
-        ("1969-12-31T23:59:59.999Z", 0),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected_ms"), [
+    ("1700000000123", 1_700_000_000_123),
+    ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+    ("2023-11-14T22:13:20", 1_700_000_000_000),
+    ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
+    ("2023-11-14", 1_699_920_000_000),
+    ("1969-12-31T23:59:59.999Z", 0),
+])  # fmt: skip
 def test_times(text: str, expected_ms: int) -> None:
     assert time_ms(text) == expected_ms
 

@@ -69,16 +69,13 @@ class Brokers:
         return {**identity, "error_code": code, "partitions": [{**partition, "partition_index": n} for n in (1, 0)]}
 
 
-@pytest.mark.parametrize(
-    ("patterns", "topics"),
-    [
-        (("orders",), ["orders"]),
-        (("orders*",), ["orders", "orders-eu"]),
-        (("*",), ["orders", "orders-eu", "users"]),
-        (("users", "__c*"), ["__consumer_offsets", "users"]),
-        (("__transaction_state",), ["__transaction_state"]),
-    ],
-)
+@pytest.mark.parametrize(("patterns", "topics"), [
+    (("orders",), ["orders"]),
+    (("orders*",), ["orders", "orders-eu"]),
+    (("*",), ["orders", "orders-eu", "users"]),
+    (("users", "__c*"), ["__consumer_offsets", "users"]),
+    (("__transaction_state",), ["__transaction_state"]),
+])  # fmt: skip
 def test_patterns_match_internal_topics_only_where_they_name_them(patterns: tuple[str, ...], topics: list[str]) -> None:
     assert list(Brokers().describe(*patterns).state.topics) == topics
 
@@ -113,15 +110,12 @@ def test_who_holds_what_is_reported_of_brokers_that_are_down_too() -> None:
     assert cluster.settings["users"] == {"cleanup.policy": "compact"}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [
-        ("order", "topic order does not exist, or this user may not describe it; did you mean orders"),
-        ("nothing*", "no topic matches nothing*"),
-        ("users", "this user may not describe topic users: an audit needs Describe and Read on it"),
-        ("orders", "topic orders: LeaderNotAvailableError"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "words"), [
+    ("order", "topic order does not exist, or this user may not describe it; did you mean orders"),
+    ("nothing*", "no topic matches nothing*"),
+    ("users", "this user may not describe topic users: an audit needs Describe and Read on it"),
+    ("orders", "topic orders: LeaderNotAvailableError"),
+])  # fmt: skip
 def test_what_cannot_be_had_is_one_sentence(pattern: str, words: str) -> None:
     refused = {"users": NOT_ALLOWED, "orders": kafka.errors.LeaderNotAvailableError.errno}
     with pytest.raises(UsageError, match=re.escape(words)):

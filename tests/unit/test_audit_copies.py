@@ -92,20 +92,17 @@ def test_segments_are_in_the_order_of_the_log(tmp_path: Path) -> None:
     assert replica.logs == [tmp_path / "t-0" / segment_name(base) for base in (0, 20, 100)]
 
 
-@pytest.mark.parametrize(
-    ("patterns", "topics"),
-    [
-        (["orders-*"], ["orders-eu", "orders-us"]),
-        (["orders-?s"], ["orders-us"]),
-        (["orders-[a-e]u", "prices"], ["orders-eu", "prices"]),
-        (["*"], ["orders-eu", "orders-us", "prices"]),
-        (["prices", "price*"], ["prices"]),
-        (["__*"], ["__consumer_offsets", "__transaction_state"]),
-        (["__consumer_offsets"], ["__consumer_offsets"]),
-        (["*", "__c*"], ["__consumer_offsets", "orders-eu", "orders-us", "prices"]),
-        (["Prices", "prices"], ["prices"]),
-    ],
-)
+@pytest.mark.parametrize(("patterns", "topics"), [
+    (["orders-*"], ["orders-eu", "orders-us"]),
+    (["orders-?s"], ["orders-us"]),
+    (["orders-[a-e]u", "prices"], ["orders-eu", "prices"]),
+    (["*"], ["orders-eu", "orders-us", "prices"]),
+    (["prices", "price*"], ["prices"]),
+    (["__*"], ["__consumer_offsets", "__transaction_state"]),
+    (["__consumer_offsets"], ["__consumer_offsets"]),
+    (["*", "__c*"], ["__consumer_offsets", "orders-eu", "orders-us", "prices"]),
+    (["Prices", "prices"], ["prices"]),
+])  # fmt: skip
 def test_patterns(patterns: list[str], topics: list[str], tmp_path: Path) -> None:
     make(tmp_path, *(f"{name}-0" for name in ("orders-eu", "orders-us", "prices")))
     make(tmp_path, "__consumer_offsets-0", "__transaction_state-0")
@@ -145,15 +142,12 @@ def test_a_replica_twice(tmp_path: Path) -> None:
     assert len(find({1: [one], 2: [two]}, "t").replicas) == 2
 
 
-@pytest.mark.parametrize(
-    ("folders", "topics", "message"),
-    [
-        (["t-0", "t-1", "u-0"], ["nothing", "x*"], "broker 1 has no replica of nothing, x* in {top}; there are t, u"),
-        ([f"t{n}-0" for n in range(12)], ["x"], "; there are t0, t1, t10, t11, t2, t3, t4, t5, t6, t7 and 2 more"),
-        ([], ["t"], "there are no partition folders"),
-        (["plain-0"], [], "no topic in the folders is known to be compacted: name topics by --topic"),
-    ],
-)
+@pytest.mark.parametrize(("folders", "topics", "message"), [
+    (["t-0", "t-1", "u-0"], ["nothing", "x*"], "broker 1 has no replica of nothing, x* in {top}; there are t, u"),
+    ([f"t{n}-0" for n in range(12)], ["x"], "; there are t0, t1, t10, t11, t2, t3, t4, t5, t6, t7 and 2 more"),
+    ([], ["t"], "there are no partition folders"),
+    (["plain-0"], [], "no topic in the folders is known to be compacted: name topics by --topic"),
+])  # fmt: skip
 def test_folders_without_the_topics_are_refused(
     folders: list[str], topics: list[str], message: str, tmp_path: Path
 ) -> None:

@@ -113,27 +113,21 @@ def test_copies_of_one_log_directory(two: Folders) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (("version=2", "node.id=1"), "has version=2; known versions are 0, 1"),
-        (("version=1", "node.id=one"), "says node.id=one, which is not the id of a broker"),
-        (("version=1", "node.id=\\uXYZ"), "cannot be read: "),
-    ],
-)
+@pytest.mark.parametrize(("lines", "expected"), [
+    (("version=2", "node.id=1"), "has version=2; known versions are 0, 1"),
+    (("version=1", "node.id=one"), "says node.id=one, which is not the id of a broker"),
+    (("version=1", "node.id=\\uXYZ"), "cannot be read: "),
+])  # fmt: skip
 def test_ids_that_cannot_be_read(two: Folders, lines: tuple[str, ...], expected: str) -> None:
     assert f"broker 1: {write_ids(two[1][0], *lines)} {expected}" in refusal(two)
 
 
-@pytest.mark.parametrize(
-    ("lines", "missing"),
-    [
-        (("version=0", "broker.id=1"), "cluster.id"),
-        (("version=0", "cluster.id=literal"), "node id"),
-        # `MetaProperties` does not read the id of the other version, either.
-        (("version=1", "broker.id=5", "cluster.id=literal"), "node id"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "missing"), [
+    (("version=0", "broker.id=1"), "cluster.id"),
+    (("version=0", "cluster.id=literal"), "node id"),
+    # `MetaProperties` does not read the id of the other version, either.
+    (("version=1", "broker.id=5", "cluster.id=literal"), "node id"),
+])  # fmt: skip
 def test_ids_that_are_left_out_are_noted(two: Folders, lines: tuple[str, ...], missing: str) -> None:
     path = write_ids(two[1][0], *lines)
     assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no {missing}",)

@@ -71,6 +71,11 @@ CASES = {
     "same": Case(has(3, *WHOLE), has(3, *WHOLE), "clean", "agree"),
     "stuck": Case(has(3, *WHOLE), has(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
     "open-is-not-open": Case(has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", f"broker 2: {HAS_OPEN}"),
+    "open-is-not-there-and-goes-on-beyond-the-bound": Case(
+        has(3, put(2, "L")), later(has(3, put(2, "L"), **OPEN), has(4, put(2, "L"), put(3, "M", T1), **OPEN)),
+        "unknown", f"broker 2: {HAS_OPEN}"),
+    "open-before-the-log-start": Case(
+        *[has(3, put(2, "L"), log_start=2, last_stable_offset=2, open=OPEN["open"])] * 2, "clean", "agree"),
     "stable-past-open": Case(
         has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"),
     "behind": Case(
@@ -80,7 +85,10 @@ CASES = {
         has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, commit(3, T1), **OPEN)), "unknown",
         f"broker 2: {HAS_OPEN}"),
     "begun-after-the-report": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3)), "clean",
+        has(3, *WHOLE),
+        later(
+            has(3, *WHOLE),
+            has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3, open=(OpenTransaction(P, 0, 3),))), "clean",
         "offset 3"),
     "superseded-beyond-the-bound-and-cleaned": Case(
         [has(3, *PUTS), has(4, *PUTS, put(3, "K"))], has(4, put(2, "L"), put(3, "K")), "clean", "offset 3"),

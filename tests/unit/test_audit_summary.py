@@ -121,20 +121,17 @@ HIDDEN_OFFSETS = {"witness": {"high_watermark_here": 1069}}
 DISAGREE = {"decided": False, "disagree": (ReplicaGroup(brokers=(1, 3), serves="nothing"),)}
 
 
-@pytest.mark.parametrize(
-    ("facts", "leader", "expected"),
-    [
-        ({}, 2, "broker 2 leads: read_committed consumers stop at offset 5"),
-        (HIDDEN_OFFSETS, 2, "broker 2 leads: read_committed consumers stop at offset 5 (1,064 offsets are hidden)"),
-        ({}, 1, "broker 2 follows: only consumers that read from followers get its records"),
-        ({}, -1, NONE_LEADS),
-        ({"anomaly": "tombstone-divergence"}, 2, "broker 2 leads: consumers get values that were deleted"),
-        ({"effect": "latent"}, 2, "broker 2 leads: no record that is served now is wrong"),
-        ({"anomaly": "hanging-transaction"}, 1, "read_committed consumers stop at offset 5"),
-        ({"decided": False}, 1, "broker 1 leads"),
-        (DISAGREE, 1, "broker 1 leads and serves nothing"),
-    ],
-)
+@pytest.mark.parametrize(("facts", "leader", "expected"), [
+    ({}, 2, "broker 2 leads: read_committed consumers stop at offset 5"),
+    (HIDDEN_OFFSETS, 2, "broker 2 leads: read_committed consumers stop at offset 5 (1,064 offsets are hidden)"),
+    ({}, 1, "broker 2 follows: only consumers that read from followers get its records"),
+    ({}, -1, NONE_LEADS),
+    ({"anomaly": "tombstone-divergence"}, 2, "broker 2 leads: consumers get values that were deleted"),
+    ({"effect": "latent"}, 2, "broker 2 leads: no record that is served now is wrong"),
+    ({"anomaly": "hanging-transaction"}, 1, "read_committed consumers stop at offset 5"),
+    ({"decided": False}, 1, "broker 1 leads"),
+    (DISAGREE, 1, "broker 1 leads and serves nothing"),
+])  # fmt: skip
 def test_the_impact_depends_on_the_leader(facts: dict[str, Any], leader: int, expected: str) -> None:
     assert with_impact(finding(**facts), LED_BY[leader]).impact == expected
 

@@ -70,41 +70,38 @@ ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
 """The delete at 5 was aborted; brokers 1 and 2 carried it out, and only broker 3 still has the value at 4."""
 
 
-@pytest.mark.parametrize(
-    ("states", "coverage", "truth", "wrong", "right"),
-    [
-        (ALIKE, EpochCoverage(), None, set(), set()),
-        (ALIKE, witnesses(2), SUPERSEDED, {1, 3}, {2}),
-        (ALIKE, witnesses(1), 5, {2}, {1, 3}),
-        # A witness has received everything since the value was written, or else since the later delete.
-        ([value(1, 5, epoch=1), GONE, value(3, 5, epoch=1)], witnesses(2, since=2), None, set(), set()),
-        ([SERVED, deleted(2, 9, epoch=3), nothing(3)], witnesses(2, since=3), DELETED, {1}, {2, 3}),
-        # An older value may be right where the disputed value is gone, but not where the key was deleted.
-        ([SERVED, GONE, value(3, 1)], witnesses(2), SUPERSEDED, {1}, {2}),
-        ([SERVED, DELETE_AT_9, value(3, 1)], witnesses(2), DELETED, {1, 3}, {2}),
-        (ABORTED_DELETE, witnesses(3), 4, {1, 2}, {3}),
-        (ABORTED_DELETE, witnesses(3, since=1), None, set(), set()),
-        # What one witness shows of the key says more than another's lack of the disputed value.
-        ([SERVED, deleted(2, 9), nothing(3)], witnesses(2, 3), DELETED, {1}, {2, 3}),
-        ([lone(1, 4), lone(2, 4), value(3, 5, epoch=1)], Witnesses(since=((1, 0), (2, 1))), 4, {3}, {1, 2}),
-        ([lone(2, 4), value(3, 5, epoch=1)], witnesses(2, since=1), SUPERSEDED, {3}, {2}),
-        ([deleted(1, 9), nothing(2)], witnesses(1, 2), DELETED, set(), {1, 2}),
-        # Logs whose leader epochs contradict each other decide nothing.
-        ([SERVED, GONE, value(3, 5, epoch=1)], witnesses(2, since=1), None, set(), set()),
-        ([value(1, 5, epoch=1), lone(2, 5)], witnesses(2, since=1), None, set(), set()),
-        ([value(1, 5, epoch=1), lone(2, 9)], witnesses(2, since=1), None, set(), set()),
-        # A log that starts later neither decides nor is blamed.
-        ([SERVED, nothing(2, log_start=6), nothing(3)], witnesses(1, 2), 5, {3}, {1}),
-        ([SERVED, nothing(2, log_start=5)], witnesses(2), SUPERSEDED, {1}, {2}),
-        ([lone(1, 4), replace(SERVED, broker=2, log_start=4)], witnesses(1), 4, {2}, {1}),
-        ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
-        # A cleaner removes every record of a key that has a later one beyond the bound.
-        (going_on(ALIKE), witnesses(2), None, set(), set()),
-        (going_on(ALIKE), witnesses(1), 5, set(), {1, 3}),
-        # A replica with the key in an open transaction is not blamed for the state.
-        ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
-    ],
-)
+@pytest.mark.parametrize(("states", "coverage", "truth", "wrong", "right"), [
+    (ALIKE, EpochCoverage(), None, set(), set()),
+    (ALIKE, witnesses(2), SUPERSEDED, {1, 3}, {2}),
+    (ALIKE, witnesses(1), 5, {2}, {1, 3}),
+    # A witness has received everything since the value was written, or else since the later delete.
+    ([value(1, 5, epoch=1), GONE, value(3, 5, epoch=1)], witnesses(2, since=2), None, set(), set()),
+    ([SERVED, deleted(2, 9, epoch=3), nothing(3)], witnesses(2, since=3), DELETED, {1}, {2, 3}),
+    # An older value may be right where the disputed value is gone, but not where the key was deleted.
+    ([SERVED, GONE, value(3, 1)], witnesses(2), SUPERSEDED, {1}, {2}),
+    ([SERVED, DELETE_AT_9, value(3, 1)], witnesses(2), DELETED, {1, 3}, {2}),
+    (ABORTED_DELETE, witnesses(3), 4, {1, 2}, {3}),
+    (ABORTED_DELETE, witnesses(3, since=1), None, set(), set()),
+    # What one witness shows of the key says more than another's lack of the disputed value.
+    ([SERVED, deleted(2, 9), nothing(3)], witnesses(2, 3), DELETED, {1}, {2, 3}),
+    ([lone(1, 4), lone(2, 4), value(3, 5, epoch=1)], Witnesses(since=((1, 0), (2, 1))), 4, {3}, {1, 2}),
+    ([lone(2, 4), value(3, 5, epoch=1)], witnesses(2, since=1), SUPERSEDED, {3}, {2}),
+    ([deleted(1, 9), nothing(2)], witnesses(1, 2), DELETED, set(), {1, 2}),
+    # Logs whose leader epochs contradict each other decide nothing.
+    ([SERVED, GONE, value(3, 5, epoch=1)], witnesses(2, since=1), None, set(), set()),
+    ([value(1, 5, epoch=1), lone(2, 5)], witnesses(2, since=1), None, set(), set()),
+    ([value(1, 5, epoch=1), lone(2, 9)], witnesses(2, since=1), None, set(), set()),
+    # A log that starts later neither decides nor is blamed.
+    ([SERVED, nothing(2, log_start=6), nothing(3)], witnesses(1, 2), 5, {3}, {1}),
+    ([SERVED, nothing(2, log_start=5)], witnesses(2), SUPERSEDED, {1}, {2}),
+    ([lone(1, 4), replace(SERVED, broker=2, log_start=4)], witnesses(1), 4, {2}, {1}),
+    ([deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3), 4, {1}, {3}),
+    # A cleaner removes every record of a key that has a later one beyond the bound.
+    (going_on(ALIKE), witnesses(2), None, set(), set()),
+    (going_on(ALIKE), witnesses(1), 5, set(), {1, 3}),
+    # A replica with the key in an open transaction is not blamed for the state.
+    ([value(1, 9), transactional(2, OPEN), value(3, 9)], witnesses(1), 9, set(), {1, 3}),
+])  # fmt: skip
 def test_the_replicas_that_differ_from_what_a_witness_shows_are_wrong(
     states: list[KeyState], coverage: EpochCoverage, truth: Any, wrong: Any, right: Any
 ) -> None:

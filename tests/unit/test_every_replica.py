@@ -144,14 +144,11 @@ REFUSAL = {
 }
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        *({"error": e, "longest_silence_s": 1.0} for e in sorted(ALSO_OF_SLOW_BROKERS - {INVALID_TXN_STATE})),
-        {"error": INVALID_TXN_STATE, "longest_silence_s": 1.0},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {},
+    *({"error": e, "longest_silence_s": 1.0} for e in sorted(ALSO_OF_SLOW_BROKERS - {INVALID_TXN_STATE})),
+    {"error": INVALID_TXN_STATE, "longest_silence_s": 1.0},
+])  # fmt: skip
 def test_an_error_that_no_valid_operation_meets_is_a_finding(change: dict[str, Any]) -> None:
     result = assembled(refusal=REFUSAL | change, failure="unknown", nemesis="none", takes_away=False)
     assert (result["verdict"], names(result)) == ("anomaly", ["refused-operation"])

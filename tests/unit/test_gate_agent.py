@@ -32,13 +32,10 @@ def test_the_agent_fits_every_version(target: str, options: str) -> None:
     assert ("refuseZooKeeper" in found) is (target == "kafka-3.9")
 
 
-@pytest.mark.parametrize(
-    ("members", "lack"),
-    [
-        ("", "ReplicaManager.initialFetchOffset -> beforeFetch was inserted 0 times instead of 1"),
-        (FETCHES, "ReplicaManager.applyDelta -> applying was inserted 0 times"),
-    ],
-)
+@pytest.mark.parametrize(("members", "lack"), [
+    ("", "ReplicaManager.initialFetchOffset -> beforeFetch was inserted 0 times instead of 1"),
+    (FETCHES, "ReplicaManager.applyDelta -> applying was inserted 0 times"),
+])  # fmt: skip
 def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path: Path, members: str, lack: str) -> None:
     source = tmp_path / "ReplicaManager.java"
     source.write_text(FAKE.format(members=members))
@@ -114,14 +111,11 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return os.pathsep.join([str(classes), classpath_of(TARGET)])
 
 
-@pytest.mark.parametrize(
-    ("options", "held", "passes"),
-    [
-        ("", WRITTEN, "aborted, aborted, aborted, swap aborted"),
-        ("hold=markers", "a=2 b=null COMMIT@5 d=1 COMMIT@7 c=2", "aborted, aborted, aborted, swap aborted"),
-        ("except=orders", CLEANED, "complete, complete, complete, swap complete"),
-    ],
-)
+@pytest.mark.parametrize(("options", "held", "passes"), [
+    ("", WRITTEN, "aborted, aborted, aborted, swap aborted"),
+    ("hold=markers", "a=2 b=null COMMIT@5 d=1 COMMIT@7 c=2", "aborted, aborted, aborted, swap aborted"),
+    ("except=orders", CLEANED, "complete, complete, complete, swap complete"),
+])  # fmt: skip
 def test_what_a_cleaner_leaves(classpath: str, tmp_path: Path, options: str, held: str, passes: str) -> None:
     flags = (agent().flag(options), f"-Dfolder={tmp_path.resolve()}")
     done = run_java("compaction.gate.RealCleaner", classpath, flags=flags)

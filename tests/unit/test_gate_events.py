@@ -26,22 +26,19 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
 A_12 = {"broker": 3, "topic": "a.b_c-1", "partition": 12}
 
 
-@pytest.mark.parametrize(
-    ("line", "event"),
-    [
-        (HELD, {**PLACE, "event": "held", "reason": "not-in-sync"}),
-        (RELEASED, {**PLACE, "event": "released", "held_ms": 70, "grown_bytes": -5}),
-        (ANEW, {**A_12, "time_ms": 5, "event": "began-anew", "leader": 3, "dropped_up_to": 400}),
-        (ANEW_BY_THE_PATCH, {**A_12, "event": "began-anew", "leader": 2, "dropped_up_to": 400}),
-        (WAITS, {**A_12, "event": "held"}),
-        (GOES_ON, {**A_12, "event": "released"}),
-        (HELD_ALL, {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"}),
-        (RELEASED_ALL, {"broker": 3, "time_ms": 9, "event": "released-all"}),
-        (b"compaction-gate: installed topics=orders-*\n", {"broker": 3, "event": "installed"}),
-        (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
-        (b"\xff\xfe\n", None),
-    ],
-)
+@pytest.mark.parametrize(("line", "event"), [
+    (HELD, {**PLACE, "event": "held", "reason": "not-in-sync"}),
+    (RELEASED, {**PLACE, "event": "released", "held_ms": 70, "grown_bytes": -5}),
+    (ANEW, {**A_12, "time_ms": 5, "event": "began-anew", "leader": 3, "dropped_up_to": 400}),
+    (ANEW_BY_THE_PATCH, {**A_12, "event": "began-anew", "leader": 2, "dropped_up_to": 400}),
+    (WAITS, {**A_12, "event": "held"}),
+    (GOES_ON, {**A_12, "event": "released"}),
+    (HELD_ALL, {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"}),
+    (RELEASED_ALL, {"broker": 3, "time_ms": 9, "event": "released-all"}),
+    (b"compaction-gate: installed topics=orders-*\n", {"broker": 3, "event": "installed"}),
+    (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
+    (b"\xff\xfe\n", None),
+])  # fmt: skip
 def test_a_line_of_a_log(line: bytes, event: dict[str, object] | None) -> None:
     assert parse_line(line, 3) == event
 
@@ -71,16 +68,13 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     assert [event["event"] for event in events] == ["held", "released-all", "began-anew", "released"]
 
 
-@pytest.mark.parametrize(
-    ("given", "retention_ms", "options"),
-    [
-        (None, "300", "max-unsynced-ms=0"),
-        ("hold=markers", "300", "hold=markers,max-unsynced-ms=0"),
-        ("max-unsynced-ms=500", "300", "max-unsynced-ms=500"),
-        (None, "60000", ""),
-        ("topics=a", "86400000", "topics=a"),
-    ],
-)
+@pytest.mark.parametrize(("given", "retention_ms", "options"), [
+    (None, "300", "max-unsynced-ms=0"),
+    ("hold=markers", "300", "hold=markers,max-unsynced-ms=0"),
+    ("max-unsynced-ms=500", "300", "max-unsynced-ms=500"),
+    (None, "60000", ""),
+    ("topics=a", "86400000", "topics=a"),
+])  # fmt: skip
 def test_with_a_short_retention_last_high_watermarks_count(given: str | None, retention_ms: str, options: str) -> None:
     assert gate_options(given, {"delete.retention.ms": retention_ms}) == options
 

@@ -311,18 +311,15 @@ def test_guarantee(case: Case, guaranteed: dict[str, Rows]) -> None:
         assert json.loads(row["witness"])
 
 
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        ({}, (None, None)),
-        ({"topic_settings": {}}, (86_400_000, 0)),
-        ({"topic_settings": {}, "nemesis": "kill"}, (86_400_000, 0)),
-        ({"topic_settings": {}, "nemesis": "clock-skew"}, (None, None)),
-        ({"topic_settings": {}, "nemesis": "kill", "timers": "days"}, (None, None)),
-        ({"topic_settings": {"delete.retention.ms": "300", "min.compaction.lag.ms": "7"}}, (300, 7)),
-        ({"topic_settings": {}, "broker_settings": {"log.cleaner.delete.retention.ms": "5"}}, (5, 0)),
-    ],
-)
+@pytest.mark.parametrize(("manifest", "expected"), [
+    ({}, (None, None)),
+    ({"topic_settings": {}}, (86_400_000, 0)),
+    ({"topic_settings": {}, "nemesis": "kill"}, (86_400_000, 0)),
+    ({"topic_settings": {}, "nemesis": "clock-skew"}, (None, None)),
+    ({"topic_settings": {}, "nemesis": "kill", "timers": "days"}, (None, None)),
+    ({"topic_settings": {"delete.retention.ms": "300", "min.compaction.lag.ms": "7"}}, (300, 7)),
+    ({"topic_settings": {}, "broker_settings": {"log.cleaner.delete.retention.ms": "5"}}, (5, 0)),
+])  # fmt: skip
 def test_retentions(manifest: dict[str, Any], expected: tuple[int | None, int | None]) -> None:
     assert retentions_ms(manifest) == expected
 

@@ -18,16 +18,13 @@ def client(references: Iterable[str], registry: Iterable[str] = ()) -> Any:
     return FakeEngine(images=FakeImages(references, registry))
 
 
-@pytest.mark.parametrize(
-    ("references", "requested", "expected"),
-    [
-        ([OFFICIAL, BUILT], None, OFFICIAL),
-        ([BUILT], None, BUILT),
-        ([], None, None),
-        ([OFFICIAL, "mine:1"], "mine:1", "mine:1"),
-        ([OFFICIAL], "mine:1", None),
-    ],
-)
+@pytest.mark.parametrize(("references", "requested", "expected"), [
+    ([OFFICIAL, BUILT], None, OFFICIAL),
+    ([BUILT], None, BUILT),
+    ([], None, None),
+    ([OFFICIAL, "mine:1"], "mine:1", "mine:1"),
+    ([OFFICIAL], "mine:1", None),
+])  # fmt: skip
 def test_a_local_image_is_found(references: list[str], requested: str | None, expected: str | None) -> None:
     image = images.find(client(references), TARGET, requested)
     assert (image.reference if image else None) == expected

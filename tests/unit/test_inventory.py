@@ -205,19 +205,16 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
     assert differences(ended, partial=False) == ()
 
 
-@pytest.mark.parametrize(
-    ("path", "left_out", "concerned"),
-    [
-        ("observations.jsonl", "observations.jsonl", ["t", "u"]),
-        ("fetched", "fetched", ["t", "u"]),
-        ("brokers/2/after-rejoin", "brokers/2/after-rejoin", ["t", "u"]),
-        ("brokers/2/after-rejoin/meta.properties", "brokers/2/after-rejoin/meta.properties", ["t", "u"]),
-        ("brokers/2/after-rejoin/t-0", "brokers/2/after-rejoin/t-0", ["t"]),
-        ("brokers/2/after-rejoin/t-0/0.log", "brokers/2/after-rejoin/t-0", ["t"]),
-        ("fetched/2/after-rejoin/u-11/state.json", "fetched/2/after-rejoin/u-11", ["u"]),
-        ("applications.jsonl", "applications.jsonl", []),
-    ],
-)
+@pytest.mark.parametrize(("path", "left_out", "concerned"), [
+    ("observations.jsonl", "observations.jsonl", ["t", "u"]),
+    ("fetched", "fetched", ["t", "u"]),
+    ("brokers/2/after-rejoin", "brokers/2/after-rejoin", ["t", "u"]),
+    ("brokers/2/after-rejoin/meta.properties", "brokers/2/after-rejoin/meta.properties", ["t", "u"]),
+    ("brokers/2/after-rejoin/t-0", "brokers/2/after-rejoin/t-0", ["t"]),
+    ("brokers/2/after-rejoin/t-0/0.log", "brokers/2/after-rejoin/t-0", ["t"]),
+    ("fetched/2/after-rejoin/u-11/state.json", "fetched/2/after-rejoin/u-11", ["u"]),
+    ("applications.jsonl", "applications.jsonl", []),
+])  # fmt: skip
 def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
     """A replica with a missing file is omitted: otherwise the records of the file would seem to be missing."""
     for is_extra in (False, True):

@@ -143,16 +143,13 @@ def test_where_the_cache_is_and_that_it_can_be_written(tmp_path: Path, monkeypat
         materialise(DIGESTS, tmp_path / "file" / "0.0.1", Repository(CONTENTS))
 
 
-@pytest.mark.parametrize(
-    ("log", "reason"),
-    [
-        (UNREACHABLE_LOG, r"^Server access error at .*Connection refused\)$"),
-        ("\tHost mirror.example not found. url=http://mirror.example/x", r"^Host mirror\.example not found"),
-        ("\t\tmodule not found: org.a#one;1.0\n:: end", r"^module not found: org\.a#one;1\.0$"),
-        ("Error occurred during initialization of VM\nno heap\n\n", "^no heap$"),
-        ("", "^Ivy printed nothing$"),
-    ],
-)
+@pytest.mark.parametrize(("log", "reason"), [
+    (UNREACHABLE_LOG, r"^Server access error at .*Connection refused\)$"),
+    ("\tHost mirror.example not found. url=http://mirror.example/x", r"^Host mirror\.example not found"),
+    ("\t\tmodule not found: org.a#one;1.0\n:: end", r"^module not found: org\.a#one;1\.0$"),
+    ("Error occurred during initialization of VM\nno heap\n\n", "^no heap$"),
+    ("", "^Ivy printed nothing$"),
+])  # fmt: skip
 def test_why_ivy_failed(log: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         raise UsageError(ivy_reason(log.splitlines()))

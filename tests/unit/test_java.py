@@ -10,19 +10,16 @@ from harness.errors import UsageError
 from harness.host.java import Java, find_java, parse_version
 
 
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime …', (17, "17.0.15")),
-        ('openjdk version "21.0.2" 2024-01-16 LTS', (21, "21.0.2")),
-        ('openjdk version "17-ea" 2021-09-14', (17, "17-ea")),
-        ('openjdk version "25" 2025-09-16', (25, "25")),
-        ('java version "1.8.0_392"', (8, "1.8.0_392")),
-        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.21"', (11, "11.0.21")),
-        ("Error: could not find libjava.so", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("output", "expected"), [
+    ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime …', (17, "17.0.15")),
+    ('openjdk version "21.0.2" 2024-01-16 LTS', (21, "21.0.2")),
+    ('openjdk version "17-ea" 2021-09-14', (17, "17-ea")),
+    ('openjdk version "25" 2025-09-16', (25, "25")),
+    ('java version "1.8.0_392"', (8, "1.8.0_392")),
+    ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.21"', (11, "11.0.21")),
+    ("Error: could not find libjava.so", None),
+    ("", None),
+])  # fmt: skip
 def test_parse_version(output: str, expected: tuple[int, str] | None) -> None:
     assert parse_version(output) == expected
 

@@ -202,16 +202,13 @@ def test_a_keeper_that_takes_long_does_not_end_the_command(monkeypatch: pytest.M
     assert not workspace.path.exists()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        pytest.param(lambda root: root.symlink_to(root.parent), "is a link", id="a link"),
-        pytest.param(lambda root: root.mkdir() or root.chmod(0o755), r"is open to other .* \(mode 0755\)", id="open"),
-        pytest.param(
-            lambda root: root.mkdir(mode=0o700), f"belongs to user {os.getuid()}, not to user 7", id="another"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "why"), [
+    pytest.param(lambda root: root.symlink_to(root.parent), "is a link", id="a link"),
+    pytest.param(lambda root: root.mkdir() or root.chmod(0o755), r"is open to other .* \(mode 0755\)", id="open"),
+    pytest.param(
+        lambda root: root.mkdir(mode=0o700), f"belongs to user {os.getuid()}, not to user 7", id="another"
+    ),
+])  # fmt: skip
 def test_a_directory_of_runs_that_is_not_private_is_refused(
     spoil: Callable[[Path], object], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

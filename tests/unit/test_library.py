@@ -31,15 +31,12 @@ LOADED = "import sys\nbefore = set(sys.modules)\nimport %s\nprint(*sorted(set(sy
 """Prints the modules that an import loads."""
 
 
-@pytest.mark.parametrize(
-    ("command", "keywords", "others"),
-    [
-        (run, commands.RunKeywords, set()),
-        (check, commands.SparkKeywords, {"partial"}),
-        (disk, commands.DiskKeywords, OF_FILES),
-        (live, commands.LiveKeywords, OF_FILES),
-    ],
-)
+@pytest.mark.parametrize(("command", "keywords", "others"), [
+    (run, commands.RunKeywords, set()),
+    (check, commands.SparkKeywords, {"partial"}),
+    (disk, commands.DiskKeywords, OF_FILES),
+    (live, commands.LiveKeywords, OF_FILES),
+])  # fmt: skip
 def test_keywords_are_the_options_of_the_command(command: click.Command, keywords: Any, others: set[str]) -> None:
     options = {parameter.opts[-1].removeprefix("--").replace("-", "_"): parameter for parameter in command.params}
     names = {name for name, parameter in options.items() if isinstance(parameter, click.Option)}
@@ -165,14 +162,11 @@ def test_a_fault_that_cannot_be_injected_is_healed(monkeypatch: pytest.MonkeyPat
     assert (recorded.actions, recorded.absent) == (["broker 2: {'log.cleaner.backoff.ms': None}"], ())
 
 
-@pytest.mark.parametrize(
-    ("broker", "fault", "message"),
-    [
-        (2, "kil", "unknown fault 'kil'; did you mean kill"),
-        (2, "partition", r"this cluster was not started for partition: give faults=\['partition'\]"),
-        (4, "kill", "broker 4 is not among the brokers that are up"),
-    ],
-)
+@pytest.mark.parametrize(("broker", "fault", "message"), [
+    (2, "kil", "unknown fault 'kil'; did you mean kill"),
+    (2, "partition", r"this cluster was not started for partition: give faults=\['partition'\]"),
+    (4, "kill", "broker 4 is not among the brokers that are up"),
+])  # fmt: skip
 def test_unfit_faults_are_rejected(monkeypatch: pytest.MonkeyPatch, broker: int, fault: str, message: str) -> None:
     recorded = recorded_cluster(Placement())
     with pytest.raises(UsageError, match=message), absent(local(recorded, monkeypatch), broker, fault):
@@ -232,14 +226,11 @@ def booted():
 """
 
 
-@pytest.mark.parametrize(
-    ("ini", "arguments", "target"),
-    [
-        ("", (), clusters.NEWEST),
-        ("compaction_target = kafka-4.2", (), "kafka-4.2"),
-        ("compaction_target = kafka-4.2", ("--compaction-target", "kafka-4.3"), "kafka-4.3"),
-    ],
-)
+@pytest.mark.parametrize(("ini", "arguments", "target"), [
+    ("", (), clusters.NEWEST),
+    ("compaction_target = kafka-4.2", (), "kafka-4.2"),
+    ("compaction_target = kafka-4.2", ("--compaction-target", "kafka-4.3"), "kafka-4.3"),
+])  # fmt: skip
 def test_fixtures_have_their_target_from_parameter_marker_option_or_file(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ini: str, arguments: tuple[str, ...], target: str
 ) -> None:

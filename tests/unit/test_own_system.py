@@ -52,21 +52,18 @@ def test_the_minimal_file_of_the_page_is_a_system(tmp_path: Path) -> None:
     assert [key for key in keys if not re.search(rf"`(broker|supports)\.{key}`", page)] == []
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("name =", "nme ="), "unknown key 'nme'"),
-        (("command", "comand"), "[broker]: unknown key 'comand'"),
-        (('["run", "{id}"]', '"run"'), "broker.command is str"),
-        (('["run", "{id}"]', "[]"), "broker.command is empty"),
-        (("{id}", "{nid}"), "broker has the unknown placeholder {nid}"),
-        (('name = "x"', 'name = "X/../y"'), "name is"),
-        (("[supports]", 'stop = "SIGNOT"\n[supports]'), "broker.stop is"),
-        (("[supports]", 'ready = "log:("\n[supports]'), "broker.ready is"),
-        (("[supports]", "[supports]\nbrokers = 0"), "supports.brokers is 0"),
-        (("[supports]\n", "[supports\n"), "is not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    (("name =", "nme ="), "unknown key 'nme'"),
+    (("command", "comand"), "[broker]: unknown key 'comand'"),
+    (('["run", "{id}"]', '"run"'), "broker.command is str"),
+    (('["run", "{id}"]', "[]"), "broker.command is empty"),
+    (("{id}", "{nid}"), "broker has the unknown placeholder {nid}"),
+    (('name = "x"', 'name = "X/../y"'), "name is"),
+    (("[supports]", 'stop = "SIGNOT"\n[supports]'), "broker.stop is"),
+    (("[supports]", 'ready = "log:("\n[supports]'), "broker.ready is"),
+    (("[supports]", "[supports]\nbrokers = 0"), "supports.brokers is 0"),
+    (("[supports]\n", "[supports\n"), "is not TOML"),
+])  # fmt: skip
 def test_a_wrong_file_is_one_error_with_file_and_key(change: tuple[str, str], says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         stored(tmp_path, MINIMAL.replace(*change))

@@ -37,19 +37,16 @@ def test_every_shape_keeps_the_rules(brokers: int, partitions: int) -> None:
             assert set(subject.replicas(partition, control=True)) <= set(subject.staying)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [
-        ({"brokers": 2}, "--brokers 2: give 3 to 7"),
-        ({"brokers": 8}, "--brokers 8: give 3 to 7"),
-        ({"partitions": 0}, "--partitions 0"),
-        ({"replication_factor": 1}, "--replication-factor 1: give 2 to 3"),
-        ({"replication_factor": 4}, "--replication-factor 4: give 2 to 3"),
-        ({"absent": 0}, "--absent 0: give 1 to 2"),
-        ({"absent": 3}, "--absent 3: give 1 to 2"),
-        ({"replication_factor": 2, "absent": 2}, "--absent 2: give 1 to 1"),
-    ],
-)
+@pytest.mark.parametrize(("numbers", "expected"), [
+    ({"brokers": 2}, "--brokers 2: give 3 to 7"),
+    ({"brokers": 8}, "--brokers 8: give 3 to 7"),
+    ({"partitions": 0}, "--partitions 0"),
+    ({"replication_factor": 1}, "--replication-factor 1: give 2 to 3"),
+    ({"replication_factor": 4}, "--replication-factor 4: give 2 to 3"),
+    ({"absent": 0}, "--absent 0: give 1 to 2"),
+    ({"absent": 3}, "--absent 3: give 1 to 2"),
+    ({"replication_factor": 2, "absent": 2}, "--absent 2: give 1 to 1"),
+])  # fmt: skip
 def test_numbers_that_do_not_fit_are_refused(numbers: dict[str, int], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         shape(**numbers)

@@ -51,19 +51,16 @@ def test_objects_of_plugins_follow_the_built_in_ones(site: Path) -> None:
     assert [plugins.origin(name) for name in registry] == [BUILT_IN, "acme-things 1.0"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("right", "failing:RIGHT", "RuntimeError: it needs a licence"),
-        ("right", "missing_module:RIGHT", "ModuleNotFoundError: No module named 'missing_module'"),
-        ("right", "things:TEXT", "things:TEXT is of type str, not Thing"),
-        ("right", "things:OTHER", "things:OTHER has another name, other"),
-        ("given", "things:GIVEN", "given is built-in"),
-        ("misfit", "things:MISFIT", "misfit does not fit"),
-        ("odd", "things:ODD", "KeyError: 'odd'"),
-        ("right", "exiting:RIGHT", "SystemExit: 3"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "problem"), [
+    ("right", "failing:RIGHT", "RuntimeError: it needs a licence"),
+    ("right", "missing_module:RIGHT", "ModuleNotFoundError: No module named 'missing_module'"),
+    ("right", "things:TEXT", "things:TEXT is of type str, not Thing"),
+    ("right", "things:OTHER", "things:OTHER has another name, other"),
+    ("given", "things:GIVEN", "given is built-in"),
+    ("misfit", "things:MISFIT", "misfit does not fit"),
+    ("odd", "things:ODD", "KeyError: 'odd'"),
+    ("right", "exiting:RIGHT", "SystemExit: 3"),
+])  # fmt: skip
 def test_a_broken_plugin_is_reported_once_by_its_name_and_left_out(
     site: Path, caplog: pytest.LogCaptureFixture, name: str, value: str, problem: str
 ) -> None:

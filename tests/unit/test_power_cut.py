@@ -111,17 +111,14 @@ def test_files_that_are_not_cut_and_an_incomplete_append_without_records(tmp_pat
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "partition"),
-    [
-        (LOG, ("t", 0)),
-        (f"{LOG}.swap", ("t", 0)),
-        (f"{LOG}.cleaned", None),
-        (f"{LOG}.deleted", None),
-        ("t-0.f00-delete/00000000000000000007.log", None),
-        ("a-topic-12/00000000000000000007.log", ("a-topic", 12)),
-    ],
-)
+@pytest.mark.parametrize(("file", "partition"), [
+    (LOG, ("t", 0)),
+    (f"{LOG}.swap", ("t", 0)),
+    (f"{LOG}.cleaned", None),
+    (f"{LOG}.deleted", None),
+    ("t-0.f00-delete/00000000000000000007.log", None),
+    ("a-topic-12/00000000000000000007.log", ("a-topic", 12)),
+])  # fmt: skip
 def test_only_files_a_broker_loads_have_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
     write(tmp_path, {file: batch(7)})
     (file_cut,) = cut_unsynced(tmp_path, {})

@@ -80,14 +80,11 @@ def test_a_user_without_the_right_gets_a_note(tmp_path: Path) -> None:
     assert note == f"{NOT_FETCHED}: c:3: this user does not have ClusterAction on the cluster"
 
 
-@pytest.mark.parametrize(
-    ("address", "cluster_id", "words"),
-    [
-        (BROKER, CLUSTER_ID, "c:9: it is a listener of a broker, not of a controller"),
-        (LEADER, "another", "c:3: it is a controller of another cluster"),
-        (NOBODY, CLUSTER_ID, "c:101: .*Connection refused"),
-    ],
-)
+@pytest.mark.parametrize(("address", "cluster_id", "words"), [
+    (BROKER, CLUSTER_ID, "c:9: it is a listener of a broker, not of a controller"),
+    (LEADER, "another", "c:3: it is a controller of another cluster"),
+    (NOBODY, CLUSTER_ID, "c:101: .*Connection refused"),
+])  # fmt: skip
 def test_an_address_of_no_controller_of_this_cluster_is_rejected(address: Address, cluster_id: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"--controllers: {words}"):
         verify_controllers(FakeQuorum(LOG).client(), [address], cluster_id)

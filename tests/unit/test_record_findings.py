@@ -147,15 +147,12 @@ def test_a_deleted_group_that_is_back() -> None:
     assert "committed offsets are back that were deleted" in explained["means"]
 
 
-@pytest.mark.parametrize(
-    ("message", "is_proven", "means"),
-    [
-        ("GroupMetadata", True, "they answer NOT_COORDINATOR for every group in it"),
-        ("ConsumerGroupMemberMetadata", True, "A member keeps its partitions until its session times out"),
-        ("StreamsGroupMetadata", True, "no group in it has a coordinator"),
-        ("GroupMetadata", False, "replicas have different states of groups"),
-    ],
-)
+@pytest.mark.parametrize(("message", "is_proven", "means"), [
+    ("GroupMetadata", True, "they answer NOT_COORDINATOR for every group in it"),
+    ("ConsumerGroupMemberMetadata", True, "A member keeps its partitions until its session times out"),
+    ("StreamsGroupMetadata", True, "no group in it has a coordinator"),
+    ("GroupMetadata", False, "replicas have different states of groups"),
+])  # fmt: skip
 def test_a_group_or_a_member_that_is_back(message: str, is_proven: bool, means: str) -> None:  # noqa: FBT001
     key = KEY_BYTES[message]
     value = next(value for explained, value, *_ in VALUES if explained == message)
@@ -191,14 +188,11 @@ def test_a_replica_without_segments_serves_nothing(tmp_path: Path) -> None:
     assert read_values([Copies("audit", (empty,))], [{"run": "audit", **serves(1, 3)}]) == []
 
 
-@pytest.mark.parametrize(
-    ("where", "text"),
-    [
-        # The topic got more partitions: a group's records stay where they were, and nobody reads them.
-        ({"leader": 2, "partitions": 50}, "3 of __consumer_offsets, which has 50 partitions: no coordinator reads"),
-        ({"leader": -1}, "coordinator of group g: none, the partition has no leader"),
-    ],
-)
+@pytest.mark.parametrize(("where", "text"), [
+    # The topic got more partitions: a group's records stay where they were, and nobody reads them.
+    ({"leader": 2, "partitions": 50}, "3 of __consumer_offsets, which has 50 partitions: no coordinator reads"),
+    ({"leader": -1}, "coordinator of group g: none, the partition has no leader"),
+])  # fmt: skip
 def test_a_record_that_no_coordinator_reads(where: dict[str, Any], text: str) -> None:
     coordinator = explain(row(POISON), ABORTED_COUNTS, **where)["record"]["coordinator"]
     assert (coordinator["broker"], coordinator["is"]) == (None, "not accused")

@@ -142,15 +142,12 @@ def test_the_progress_of_compaction_has_kafka_offsets(subject: Subject) -> None:
     json.dumps(result)
 
 
-@pytest.mark.parametrize(
-    ("state", "settings", "expected"),
-    [
-        ("active", {REMOVAL: True}, (True, True)),
-        ("unavailable", {REMOVAL: True}, (False, True)),
-        ("active", {REMOVAL: False}, (True, False)),
-        ("active", {}, (True, False)),
-    ],
-)
+@pytest.mark.parametrize(("state", "settings", "expected"), [
+    ("active", {REMOVAL: True}, (True, True)),
+    ("unavailable", {REMOVAL: True}, (False, True)),
+    ("active", {REMOVAL: False}, (True, False)),
+    ("active", {}, (True, False)),
+])  # fmt: skip
 def test_requirements_of_coordinated_compaction_are_reported(
     subject: Subject, state: str, settings: dict[str, bool], expected: tuple[bool, bool]
 ) -> None:

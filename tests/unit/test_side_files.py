@@ -94,23 +94,20 @@ def test_checkpoint_of_kafka() -> None:
         assert read_checkpoint(empty, source=SOURCE) == {}
 
 
-@pytest.mark.parametrize(
-    ("data", "position", "reason"),
-    [
-        (b"1\n0\n", 0, "line 1: version '1', not 0"),
-        (b"\n0\n", 0, "line 1: version '', not 0"),
-        (b"0\nx\n", 2, "line 2: entry count 'x'"),
-        (b"0\n-1\n", 2, "line 2: entry count '-1'"),
-        (b"0\n1\nt 0\n", 4, "line 3: 't 0' is not 'topic partition offset'"),
-        (b"0\n2\nt 0 1\nt x 1\n", 10, "line 4: 't x 1' is not 'topic partition offset'"),
-        (b"0\n1\nt 0 1 2\n", 4, "line 3: 't 0 1 2' is not 'topic partition offset'"),
-        (b"0\n1\n\xff 0 1\n", 4, "line 3: '\\\\xff 0 1' is not 'topic partition offset'"),
-        (b"0\n0\n\n", 4, "line 3: '' is not 'topic partition offset'"),
-        (b"0\n2\nt 0 1\nt 0 2\n", 10, "line 4: partition t-0 a second time"),
-        (b"0\n0\nt 0 1\n", 2, "line 2: 0 entries announced, 1 found"),
-        (b"0\n2\nt 0 1\n", 2, "line 2: 2 entries announced, 1 found"),
-    ],
-)
+@pytest.mark.parametrize(("data", "position", "reason"), [
+    (b"1\n0\n", 0, "line 1: version '1', not 0"),
+    (b"\n0\n", 0, "line 1: version '', not 0"),
+    (b"0\nx\n", 2, "line 2: entry count 'x'"),
+    (b"0\n-1\n", 2, "line 2: entry count '-1'"),
+    (b"0\n1\nt 0\n", 4, "line 3: 't 0' is not 'topic partition offset'"),
+    (b"0\n2\nt 0 1\nt x 1\n", 10, "line 4: 't x 1' is not 'topic partition offset'"),
+    (b"0\n1\nt 0 1 2\n", 4, "line 3: 't 0 1 2' is not 'topic partition offset'"),
+    (b"0\n1\n\xff 0 1\n", 4, "line 3: '\\\\xff 0 1' is not 'topic partition offset'"),
+    (b"0\n0\n\n", 4, "line 3: '' is not 'topic partition offset'"),
+    (b"0\n2\nt 0 1\nt 0 2\n", 10, "line 4: partition t-0 a second time"),
+    (b"0\n0\nt 0 1\n", 2, "line 2: 0 entries announced, 1 found"),
+    (b"0\n2\nt 0 1\n", 2, "line 2: 2 entries announced, 1 found"),
+])  # fmt: skip
 def test_malformed_checkpoints(data: bytes, position: int, reason: str) -> None:
     with pytest.raises(CorruptLogError) as caught:
         read_checkpoint(data, source=SOURCE)

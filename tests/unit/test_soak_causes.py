@@ -100,34 +100,28 @@ WRITTEN, ENDED = data(1, 0, "k", transactional=True), end(1, commit=True)
 REOPENED, WITHOUT_RECORDS = (reopened(OPEN_ON, TP, PRODUCER, 0, marker) for marker in (1, None))
 
 
-@pytest.mark.parametrize(
-    ("batches", "state", "symptoms"),
-    [
-        ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, [REOPENED]),
-        # Its records are gone: below the log start, or removed by its own cleaner.
-        ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, [WITHOUT_RECORDS]),
-        ((WRITTEN, ENDED), {"open": []}, []),
-        ((WRITTEN, ENDED), {"open": None}, []),
-        # Open by the log as well: the same transaction, or the next one of the producer.
-        ((WRITTEN,), {"open": [[PRODUCER, 0, 0]]}, []),
-        ((WRITTEN, ENDED, data(2, 2, "k", transactional=True)), {"open": [[PRODUCER, 0, 2]]}, []),
-    ],
-)
+@pytest.mark.parametrize(("batches", "state", "symptoms"), [
+    ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, [REOPENED]),
+    # Its records are gone: below the log start, or removed by its own cleaner.
+    ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, [WITHOUT_RECORDS]),
+    ((WRITTEN, ENDED), {"open": []}, []),
+    ((WRITTEN, ENDED), {"open": None}, []),
+    # Open by the log as well: the same transaction, or the next one of the producer.
+    ((WRITTEN,), {"open": [[PRODUCER, 0, 0]]}, []),
+    ((WRITTEN, ENDED, data(2, 2, "k", transactional=True)), {"open": [[PRODUCER, 0, 2]]}, []),
+])  # fmt: skip
 def test_transactions_that_are_open_again(
     tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any], symptoms: list[Symptom]
 ) -> None:
     assert reopened_of(round_folder(tmp_path, *batches, **state)) == symptoms
 
 
-@pytest.mark.parametrize(
-    ("changed", "is_explained"),
-    [
-        ({}, True),
-        ({"broker": 1}, False),
-        ({"partition": 1}, False),
-        ({"reason": "the broker says that producer 77 has an open transaction, its log that it has none"}, False),
-    ],
-)
+@pytest.mark.parametrize(("changed", "is_explained"), [
+    ({}, True),
+    ({"broker": 1}, False),
+    ({"partition": 1}, False),
+    ({"reason": "the broker says that producer 77 has an open transaction, its log that it has none"}, False),
+])  # fmt: skip
 def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, is_explained: bool) -> None:
     reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
     fields = {"broker": OPEN_ON, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}

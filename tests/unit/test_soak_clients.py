@@ -52,21 +52,18 @@ def test_an_acknowledged_record_counts_and_another_may_be_either() -> None:
     assert outcomes == {1: (1, COMMITTED), 2: (None, UNKNOWN)}
 
 
-@pytest.mark.parametrize(
-    ("then", "outcome"),
-    [
-        ([], UNKNOWN),
-        ([of_id(INVOKE, "commit", 3, 1)], UNKNOWN),
-        ([of_id(INVOKE, "commit", 3, 1), of_id(OK, "commit", 3, 1)], COMMITTED),
-        ([of_id(INVOKE, "abort", 3, 1), of_id(OK, "abort", 3, 1)], ABORTED),
-        ([of_id(INVOKE, "init", 3), of_id(OK, "init", 3)], ABORTED),
-        ([of_id(INVOKE, "init", 3)], UNKNOWN),
-        # Its end was asked for before: it may have been committed.
-        ([of_id(INVOKE, "commit", 3, 1), of_id(INFO, "commit", 3, 1), of_id(OK, "init", 4)], UNKNOWN),
-        # That certainly failed, as with a producer that was fenced.
-        ([of_id(INVOKE, "commit", 3, 1), of_id(FAIL, "commit", 3, 1), of_id(OK, "init", 4)], ABORTED),
-    ],
-)
+@pytest.mark.parametrize(("then", "outcome"), [
+    ([], UNKNOWN),
+    ([of_id(INVOKE, "commit", 3, 1)], UNKNOWN),
+    ([of_id(INVOKE, "commit", 3, 1), of_id(OK, "commit", 3, 1)], COMMITTED),
+    ([of_id(INVOKE, "abort", 3, 1), of_id(OK, "abort", 3, 1)], ABORTED),
+    ([of_id(INVOKE, "init", 3), of_id(OK, "init", 3)], ABORTED),
+    ([of_id(INVOKE, "init", 3)], UNKNOWN),
+    # Its end was asked for before: it may have been committed.
+    ([of_id(INVOKE, "commit", 3, 1), of_id(INFO, "commit", 3, 1), of_id(OK, "init", 4)], UNKNOWN),
+    # That certainly failed, as with a producer that was fenced.
+    ([of_id(INVOKE, "commit", 3, 1), of_id(FAIL, "commit", 3, 1), of_id(OK, "init", 4)], ABORTED),
+])  # fmt: skip
 def test_how_a_transaction_ended(then: list[tuple[Any, ...]], outcome: str) -> None:
     log = client_log_of(history(put(1, txn=1), put(1, OK, txn=1), *then))
     assert log.outcome_of(log.writes[1]) == outcome
@@ -257,14 +254,11 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
     assert not any("offset" in event for event in events), "checkers treat it as the offset of a record"
 
 
-@pytest.mark.parametrize(
-    ("client", "sends_once"),
-    [
-        (RoundClient("c", "fake"), True),
-        (RoundClient("c", "fake", "id"), False),
-        (RoundClient("c", "fake", is_idempotent=True), False),
-    ],
-)
+@pytest.mark.parametrize(("client", "sends_once"), [
+    (RoundClient("c", "fake"), True),
+    (RoundClient("c", "fake", "id"), False),
+    (RoundClient("c", "fake", is_idempotent=True), False),
+])  # fmt: skip
 def test_who_may_send_a_record_again(tmp_path: Path, client: RoundClient, *, sends_once: bool) -> None:
     """Copies of records of a producer that is not idempotent may be appended at any time: after later values, too."""
     library = FakeLibrary()

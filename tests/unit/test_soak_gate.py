@@ -33,27 +33,24 @@ def held_by(broker: int, since: int = 12_000, until: int = 20_100) -> Events:
     return [(broker, HELD, since), (broker, RELEASED, until)]
 
 
-@pytest.mark.parametrize(
-    ("by_1", "by_2", "problem"),
-    [
-        (held_by(1), held_by(2), None),
-        (held_by(1, 9_000), held_by(2), None),
-        (held_by(1), [], "2 is not seen to have held t-0 while broker 3 was out of the ISR"),
-        ([], [], "1 is not seen to have held t-0 while broker 3 was out of the ISR"),
-        (held_by(1, 1_000, 9_000), held_by(2), "1 is not seen to have held"),
-        (held_by(1), [(2, HELD, 12_000)], "2 has held t-0 while"),
-        (held_by(1), [(2, HELD, 12_000), (2, GAVE_UP, 13_000)], "2 gave up holding t-0"),
-        # Its process ended, and so did its holds.
-        (held_by(1), [(2, HELD, 12_000), (2, INSTALLED, 0)], None),
-        (held_by(1), [(2, HELD, 12_000), (1, INSTALLED, 0)], "2 has held t-0 while"),
-        (held_by(1), [(2, INSTALLED, 0)], "2 is not seen to have held"),
-        # One that holds everything: its clock is not the controllers', or it hears nothing of them.
-        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
-        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "2 is not seen to have held"),
-        (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *held_by(2, 15_000)], None),
-        (held_by(1), [(2, HELD_ALL, 9_000)], "2 has held t-0 while"),
-    ],
-)
+@pytest.mark.parametrize(("by_1", "by_2", "problem"), [
+    (held_by(1), held_by(2), None),
+    (held_by(1, 9_000), held_by(2), None),
+    (held_by(1), [], "2 is not seen to have held t-0 while broker 3 was out of the ISR"),
+    ([], [], "1 is not seen to have held t-0 while broker 3 was out of the ISR"),
+    (held_by(1, 1_000, 9_000), held_by(2), "1 is not seen to have held"),
+    (held_by(1), [(2, HELD, 12_000)], "2 has held t-0 while"),
+    (held_by(1), [(2, HELD, 12_000), (2, GAVE_UP, 13_000)], "2 gave up holding t-0"),
+    # Its process ended, and so did its holds.
+    (held_by(1), [(2, HELD, 12_000), (2, INSTALLED, 0)], None),
+    (held_by(1), [(2, HELD, 12_000), (1, INSTALLED, 0)], "2 has held t-0 while"),
+    (held_by(1), [(2, INSTALLED, 0)], "2 is not seen to have held"),
+    # One that holds everything: its clock is not the controllers', or it hears nothing of them.
+    (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
+    (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "2 is not seen to have held"),
+    (held_by(1), [(2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *held_by(2, 15_000)], None),
+    (held_by(1), [(2, HELD_ALL, 9_000)], "2 has held t-0 while"),
+])  # fmt: skip
 def test_every_broker_that_stayed_holds_what_is_exposed(by_1: Events, by_2: Events, problem: str | None) -> None:
     evidence = judge_gates([OUT], DELETED, events([*by_1, *by_2]))
     says = f"the gate of broker {problem}"
@@ -84,16 +81,13 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("faults", "has_problem"),
-    [
-        (late(9_000, 20_000), False),
-        (late(10_001, 21_000), True),
-        (late(9_000, 19_999), True),
-        (late(9_000, 21_000, broker=3), True),
-        ([], True),
-    ],
-)
+@pytest.mark.parametrize(("faults", "has_problem"), [
+    (late(9_000, 20_000), False),
+    (late(10_001, 21_000), True),
+    (late(9_000, 19_999), True),
+    (late(9_000, 21_000, broker=3), True),
+    ([], True),
+])  # fmt: skip
 def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, has_problem: bool) -> None:
     evidence = judge_gates([OUT], DELETED, events(held_by(1)), faults=fault_times(faults))
     assert (evidence.problem is not None) is has_problem
@@ -104,14 +98,11 @@ def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str,
 AHEAD_MS = 3_600_000
 
 
-@pytest.mark.parametrize(
-    ("out", "some"),
-    [
-        (OUT, [*held_by(1), *held_by(2, 12_000 + AHEAD_MS, 20_100 + AHEAD_MS)]),
-        (OUT, [*held_by(1), (2, HELD_ALL, 9_000 + AHEAD_MS), (2, HELD_ALL, 19_000), (2, RELEASED_ALL, 20_200)]),
-        (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*held_by(1), *held_by(2)]),
-    ],
-)
+@pytest.mark.parametrize(("out", "some"), [
+    (OUT, [*held_by(1), *held_by(2, 12_000 + AHEAD_MS, 20_100 + AHEAD_MS)]),
+    (OUT, [*held_by(1), (2, HELD_ALL, 9_000 + AHEAD_MS), (2, HELD_ALL, 19_000), (2, RELEASED_ALL, 20_200)]),
+    (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*held_by(1), *held_by(2)]),
+])  # fmt: skip
 def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some: Events) -> None:
     """The clock of a broker with a gate, or of the controller that recorded the outage."""
     assert judge_gates([out], DELETED, events(some), ended_ms=30_000).problem is None

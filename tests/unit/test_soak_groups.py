@@ -52,32 +52,29 @@ def ended(f: str, op: int) -> list[Any]:
     return [of_id(INVOKE, f, op, 1), of_id(OK, f, op, 1)]
 
 
-@pytest.mark.parametrize(
-    ("lines", "possible"),
-    [
-        (done(plain, 1), {1}),
-        ([plain(1)], {1, None}),
-        ([plain(1), plain(1, FAIL)], {None}),
-        ([*done(plain, 1), *done(plain, 2)], {2}),
-        # Both were under way at once: no client knows which of them is the later one.
-        ([plain(1), plain(2), plain(1, OK), plain(2, OK)], {1, 2}),
-        ([*done(plain, 1), plain(2), plain(2, INFO)], {1, 2}),
-        ([*done(sent, 1), *ended("commit", 2)], {1}),
-        ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], {1}),
-        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "commit", 3, 1)], {1, 2}),
-        # The new start of the transactional id aborts what its former client left open.
-        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "init", 3), of_id(OK, "init", 3)], {1}),
-        # By when it was sent, and not by when its transaction has ended.
-        ([*done(sent, 1), *done(plain, 2), *ended("commit", 3)], {2}),
-        ([*done(plain, 1), *done(deleted, 2)], {None}),
-        ([*done(plain, 1), deleted(2), deleted(2, INFO)], {1, None}),
-        ([*done(deleted, 1), *done(plain, 2)], {2}),
-        # The old coordinator deletes no pending offset.
-        ([*done(sent, 1), *done(deleted, 2), *ended("commit", 3)], {1, None}),
-        ([*done(sent, 1), *ended("commit", 2), *done(deleted, 3)], {None}),
-        ([*done(plain, 1), (INVOKE, RECREATE, 2, {"topic": "t"}), (OK, RECREATE, 2, {"topic": "t"})], {1, None}),
-    ],
-)
+@pytest.mark.parametrize(("lines", "possible"), [
+    (done(plain, 1), {1}),
+    ([plain(1)], {1, None}),
+    ([plain(1), plain(1, FAIL)], {None}),
+    ([*done(plain, 1), *done(plain, 2)], {2}),
+    # Both were under way at once: no client knows which of them is the later one.
+    ([plain(1), plain(2), plain(1, OK), plain(2, OK)], {1, 2}),
+    ([*done(plain, 1), plain(2), plain(2, INFO)], {1, 2}),
+    ([*done(sent, 1), *ended("commit", 2)], {1}),
+    ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], {1}),
+    ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "commit", 3, 1)], {1, 2}),
+    # The new start of the transactional id aborts what its former client left open.
+    ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "init", 3), of_id(OK, "init", 3)], {1}),
+    # By when it was sent, and not by when its transaction has ended.
+    ([*done(sent, 1), *done(plain, 2), *ended("commit", 3)], {2}),
+    ([*done(plain, 1), *done(deleted, 2)], {None}),
+    ([*done(plain, 1), deleted(2), deleted(2, INFO)], {1, None}),
+    ([*done(deleted, 1), *done(plain, 2)], {2}),
+    # The old coordinator deletes no pending offset.
+    ([*done(sent, 1), *done(deleted, 2), *ended("commit", 3)], {1, None}),
+    ([*done(sent, 1), *ended("commit", 2), *done(deleted, 3)], {None}),
+    ([*done(plain, 1), (INVOKE, RECREATE, 2, {"topic": "t"}), (OK, RECREATE, 2, {"topic": "t"})], {1, None}),
+])  # fmt: skip
 def test_offsets_that_a_group_may_have_in_the_end(lines: list[Any], possible: set[int | None]) -> None:
     # A deletion counts as a change of the keys that were ever committed.
     assert log(*lines).possible(KEY).keys() == possible
@@ -88,22 +85,19 @@ def view(offset: int | None, *pending: int) -> GroupView:
     return GroupView(2, 0, "its replica", committed, {KEY: set(pending)} if pending else {})
 
 
-@pytest.mark.parametrize(
-    ("lines", "here", "name"),
-    [
-        (done(plain, 1), view(1), None),
-        ([*done(plain, 1), *done(plain, 2)], view(1), NAMELESS),
-        (done(plain, 1), view(None), NAMELESS),
-        (done(plain, 1), view(9), NAMELESS),
-        ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], view(2), ABORTED_SERVED),
-        ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1), HIDDEN),
-        ([*done(sent, 2), *ended("commit", 3)], view(None), HIDDEN),
-        ([*done(plain, 1), *done(deleted, 2)], view(1), BACK),
-        ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1, 2), STUCK),
-        # Pending as long as no client knows that its transaction has ended.
-        ([*done(plain, 1), *done(sent, 2)], view(1, 2), None),
-    ],
-)
+@pytest.mark.parametrize(("lines", "here", "name"), [
+    (done(plain, 1), view(1), None),
+    ([*done(plain, 1), *done(plain, 2)], view(1), NAMELESS),
+    (done(plain, 1), view(None), NAMELESS),
+    (done(plain, 1), view(9), NAMELESS),
+    ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], view(2), ABORTED_SERVED),
+    ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1), HIDDEN),
+    ([*done(sent, 2), *ended("commit", 3)], view(None), HIDDEN),
+    ([*done(plain, 1), *done(deleted, 2)], view(1), BACK),
+    ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1, 2), STUCK),
+    # Pending as long as no client knows that its transaction has ended.
+    ([*done(plain, 1), *done(sent, 2)], view(1, 2), None),
+])  # fmt: skip
 def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | None) -> None:
     truth = compare_groups(log(*lines), [here])
     assert [anomaly for _, anomaly, _ in truth.wrongs] == ([] if name is None else [name])
@@ -163,17 +157,14 @@ def offset_batch(at: int, offset: int | None, *, transactional: bool = False) ->
 WRITTEN, SENT = offset_batch(0, 5), offset_batch(1, 6, transactional=True)
 
 
-@pytest.mark.parametrize(
-    ("batches", "committed", "pending"),
-    [
-        ([WRITTEN], 5, set()),
-        ([WRITTEN, offset_batch(1, None)], None, set()),
-        ([WRITTEN, SENT], 5, {6}),
-        ([WRITTEN, SENT, end(2, commit=True)], 6, set()),
-        ([WRITTEN, SENT, end(2, commit=False)], 5, set()),
-        ([offset_batch(0, 6, transactional=True), offset_batch(1, 7), end(2, commit=True)], 7, set()),
-    ],
-)
+@pytest.mark.parametrize(("batches", "committed", "pending"), [
+    ([WRITTEN], 5, set()),
+    ([WRITTEN, offset_batch(1, None)], None, set()),
+    ([WRITTEN, SENT], 5, {6}),
+    ([WRITTEN, SENT, end(2, commit=True)], 6, set()),
+    ([WRITTEN, SENT, end(2, commit=False)], 5, set()),
+    ([offset_batch(0, 6, transactional=True), offset_batch(1, 7), end(2, commit=True)], 7, set()),
+])  # fmt: skip
 def test_the_view_of_a_replica(tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]) -> None:
     group = encode_batch(base_offset=9, records=[Record(9, 0, encode_group_key("g"), None, ())])
     group_view = replayed(replica(tmp_path / "__consumer_offsets-0", *batches, group), 1, drops_pending=True)

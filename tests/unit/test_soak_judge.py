@@ -310,16 +310,13 @@ OF_OFFSETS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("says", "anomaly", "brokers", "name"),
-    [
-        (OFFSETS_LOST, "stuck-lso", (1, 2, 3), LOST_UNSYNCED),
-        (OFFSETS_LOST, "stuck-lso", (1, 3), "stuck-lso"),
-        (MARKER_LEFT_OUT, "stuck-lso", (1, 2, 3), SKIPPED_MARKER),
-        (MARKER_LEFT_OUT, "stuck-lso", (1, 3), "stuck-lso"),
-        (MARKER_LEFT_OUT, "tombstone-divergence", (1, 2, 3), "tombstone-divergence"),
-    ],
-)
+@pytest.mark.parametrize(("says", "anomaly", "brokers", "name"), [
+    (OFFSETS_LOST, "stuck-lso", (1, 2, 3), LOST_UNSYNCED),
+    (OFFSETS_LOST, "stuck-lso", (1, 3), "stuck-lso"),
+    (MARKER_LEFT_OUT, "stuck-lso", (1, 2, 3), SKIPPED_MARKER),
+    (MARKER_LEFT_OUT, "stuck-lso", (1, 3), "stuck-lso"),
+    (MARKER_LEFT_OUT, "tombstone-divergence", (1, 2, 3), "tombstone-divergence"),
+])  # fmt: skip
 def test_offsets_of_groups_that_every_broker_lost_or_whose_marker_was_left_out(
     says: str, anomaly: str, brokers: tuple[int, ...], name: str
 ) -> None:

@@ -131,21 +131,18 @@ def test_every_fault_is_drawn_or_listed_with_the_reason_such_as_a_missing_abilit
     assert "pause" in drawn
 
 
-@pytest.mark.parametrize(
-    ("fault", "broker", "active", "reason"),
-    [
-        ("kill", 2, [], None),
-        ("kill", 2, [("kill", 2)], "it is active"),
-        ("kill", 2, [("pause", 2)], "broker 2 is out of the ISR"),
-        ("kill", 3, [("pause", 2)], "a quorum of controllers has to stay"),
-        ("lossy", 3, [("kill", 2)], None),
-        ("slow", 3, [("lossy", 2)], "only one of links at a time"),
-        ("lead", 1, [("unassign", 3)], "only one of assignment at a time"),
-        ("unassign", 2, [("kill", 2)], None),
-        ("late-cleaner", 2, [("kill", 2)], "broker 2 is out of the ISR"),
-        ("clock-skew", 1, [("kill", 2), ("lossy", 1), ("unassign", 3), ("throttle", 3)], "4 faults are active"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "broker", "active", "reason"), [
+    ("kill", 2, [], None),
+    ("kill", 2, [("kill", 2)], "it is active"),
+    ("kill", 2, [("pause", 2)], "broker 2 is out of the ISR"),
+    ("kill", 3, [("pause", 2)], "a quorum of controllers has to stay"),
+    ("lossy", 3, [("kill", 2)], None),
+    ("slow", 3, [("lossy", 2)], "only one of links at a time"),
+    ("lead", 1, [("unassign", 3)], "only one of assignment at a time"),
+    ("unassign", 2, [("kill", 2)], None),
+    ("late-cleaner", 2, [("kill", 2)], "broker 2 is out of the ISR"),
+    ("clock-skew", 1, [("kill", 2), ("lossy", 1), ("unassign", 3), ("throttle", 3)], "4 faults are active"),
+])  # fmt: skip
 def test_what_cannot_be_combined(fault: str, broker: int, active: list[tuple[str, int]], reason: str | None) -> None:
     assert why_not(FAULTS[fault], broker, active, BROKERS, FAULTS) == reason
 

@@ -75,15 +75,12 @@ def test_a_schedule_of_explore_is_a_round_with_time_for_cleaners() -> None:
     assert as_round(schedule) == schedule
 
 
-@pytest.mark.parametrize(
-    ("schedule", "reason"),
-    [
-        (of_model("t puts K", "2 lags"), "step 2, '2 lags', is not supported by harness soak"),
-        (of_model("3 leads"), "step 1, '3 leads', is not supported by harness soak"),
-        (of_model("t puts K", plan=OF_GROUPS), "its records belong to __consumer_offsets"),
-        (played(Rest()), "step 1, 'rest', is not supported by harness soak"),
-    ],
-)
+@pytest.mark.parametrize(("schedule", "reason"), [
+    (of_model("t puts K", "2 lags"), "step 2, '2 lags', is not supported by harness soak"),
+    (of_model("3 leads"), "step 1, '3 leads', is not supported by harness soak"),
+    (of_model("t puts K", plan=OF_GROUPS), "its records belong to __consumer_offsets"),
+    (played(Rest()), "step 1, 'rest', is not supported by harness soak"),
+])  # fmt: skip
 def test_operations_that_no_round_has_are_rejected(schedule: Schedule, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         as_round(schedule)
@@ -136,16 +133,13 @@ def test_what_runs_can_replay() -> None:
     assert scenario.critical == (Critical.MARKER,)
 
 
-@pytest.mark.parametrize(
-    "timed",
-    [
-        [(1, put(T)), (3, Inject("lossy", 2)), (8, ABORTS)],
-        [(1, put(T)), (3, KILL), (8, ABORTS), (9, DeleteRecords(1, TOPIC))],
-        [(1, put(T)), (2, put(TWIN)), (3, KILL), (8, ABORTS)],
-        [(1, put(T)), (3, KILL), (8, START), (9, KILL), (12, ABORTS)],
-        [(1, put(T)), (2, ABORTS), (3, KILL)],
-    ],
-)
+@pytest.mark.parametrize("timed", [
+    [(1, put(T)), (3, Inject("lossy", 2)), (8, ABORTS)],
+    [(1, put(T)), (3, KILL), (8, ABORTS), (9, DeleteRecords(1, TOPIC))],
+    [(1, put(T)), (2, put(TWIN)), (3, KILL), (8, ABORTS)],
+    [(1, put(T)), (3, KILL), (8, START), (9, KILL), (12, ABORTS)],
+    [(1, put(T)), (2, ABORTS), (3, KILL)],
+])  # fmt: skip
 def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
     assert why_not_replayable(a_round(*timed, finding="stuck-lso")) is not None
 

@@ -108,19 +108,16 @@ def test_a_record_is_what_its_broker_serves_it_as() -> None:
     assert beliefs == [[COMMITTED, ABORTED], [COMMITTED, COMMITTED], [COMMITTED, OPEN]]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "marker", "kinds"),
-    [
-        (ABORTED, None, {STUCK}),
-        (ABORTED, COMMITTED, {SERVED, STATE}),
-        (ABORTED, ABORTED, set()),
-        (COMMITTED, None, {STUCK, STATE}),
-        (COMMITTED, COMMITTED, set()),
-        (COMMITTED, ABORTED, {HIDDEN, STATE}),
-        (UNKNOWN, COMMITTED, set()),
-        (UNKNOWN, ABORTED, set()),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "marker", "kinds"), [
+    (ABORTED, None, {STUCK}),
+    (ABORTED, COMMITTED, {SERVED, STATE}),
+    (ABORTED, ABORTED, set()),
+    (COMMITTED, None, {STUCK, STATE}),
+    (COMMITTED, COMMITTED, set()),
+    (COMMITTED, ABORTED, {HIDDEN, STATE}),
+    (UNKNOWN, COMMITTED, set()),
+    (UNKNOWN, ABORTED, set()),
+])  # fmt: skip
 def test_a_replica_is_wrong_by_what_clients_know(outcome: str, marker: str | None, kinds: set[str]) -> None:
     batches = [VALUE, DELETE, *([] if marker is None else [end(2, commit=marker == COMMITTED)])]
     replica_log = stored(*batches, aborted=((1, 2),) if marker == ABORTED else ())
@@ -396,26 +393,23 @@ DELETED, UNANSWERED = plain((False, 0), (True, 1)), plain((False, 0), (True, 1),
 """Clients know that k was deleted; in the second log, a write without an answer may have followed the delete."""
 
 
-@pytest.mark.parametrize(
-    ("log", "batches", "names"),
-    [
-        (DELETED, [VALUE], {"tombstone-divergence"}),
-        (DELETED, [VALUE, AGAIN], set()),
-        (DELETED, [AGAIN], set()),
-        (UNANSWERED, [VALUE], {"tombstone-divergence"}),
-        (UNANSWERED, [data(3, 2, "k")], set()),
-        (plain((False, 0), (False, 1), (True, None)), [VALUE], {"tombstone-divergence"}),
-        # A value that is lost, unless a delete without an acknowledgement was written.
-        (plain((False, 0)), [], {UNEXPLAINED}),
-        (plain((False, 0), (True, None)), [], set()),
-        (plain((False, 0)), [VALUE, data(77, 1, "x")], {UNEXPLAINED}),
-        (clients(ABORTED), [VALUE, DELETE, end(2, commit=True)], {"aborted-to-committed"}),
-        (clients(COMMITTED), [VALUE, DELETE], {"stuck-lso"}),
-        (clients(ABORTED), [VALUE, EMPTIED], {"stuck-lso"}),
-        (clients(UNKNOWN), [VALUE, EMPTIED], set()),
-        (clients(ABORTED), [VALUE, EMPTIED, end(2, commit=False)], set()),
-    ],
-)
+@pytest.mark.parametrize(("log", "batches", "names"), [
+    (DELETED, [VALUE], {"tombstone-divergence"}),
+    (DELETED, [VALUE, AGAIN], set()),
+    (DELETED, [AGAIN], set()),
+    (UNANSWERED, [VALUE], {"tombstone-divergence"}),
+    (UNANSWERED, [data(3, 2, "k")], set()),
+    (plain((False, 0), (False, 1), (True, None)), [VALUE], {"tombstone-divergence"}),
+    # A value that is lost, unless a delete without an acknowledgement was written.
+    (plain((False, 0)), [], {UNEXPLAINED}),
+    (plain((False, 0), (True, None)), [], set()),
+    (plain((False, 0)), [VALUE, data(77, 1, "x")], {UNEXPLAINED}),
+    (clients(ABORTED), [VALUE, DELETE, end(2, commit=True)], {"aborted-to-committed"}),
+    (clients(COMMITTED), [VALUE, DELETE], {"stuck-lso"}),
+    (clients(ABORTED), [VALUE, EMPTIED], {"stuck-lso"}),
+    (clients(UNKNOWN), [VALUE, EMPTIED], set()),
+    (clients(ABORTED), [VALUE, EMPTIED, end(2, commit=False)], set()),
+])  # fmt: skip
 def test_errors_have_names(log: ClientLog, batches: list[bytes], names: set[str]) -> None:
     assert named_here(log, *batches) == names
 

@@ -124,17 +124,14 @@ def test_folders_of_this_host_buckets_of_google_and_containers_of_azure() -> Non
     assert "hidden" not in repr(azure.storage)
 
 
-@pytest.mark.parametrize(
-    ("text", "conf", "expected"),
-    [
-        ("ftp://b/x", {}, "a URI that begins with s3a://, s3://, hdfs://, webhdfs://, gs://, abfss:// or file://"),
-        ("abfss://b/x", {}, "abfss://b/x: name the container and the account"),
-        ("s3a:///x", {}, "s3a:///x: name the bucket"),
-        ("s3a://b/x", {f"{S3A}path.style.access": "maybe"}, f"{S3A}path.style.access is maybe: give true or false"),
-        ("s3a://b/x", {f"{S3A}access.key": "k"}, f"give both {S3A}access.key and {S3A}secret.key, or neither"),
-        ("hdfs:///x", {}, "hdfs:///x: name the namenode"),
-    ],
-)
+@pytest.mark.parametrize(("text", "conf", "expected"), [
+    ("ftp://b/x", {}, "a URI that begins with s3a://, s3://, hdfs://, webhdfs://, gs://, abfss:// or file://"),
+    ("abfss://b/x", {}, "abfss://b/x: name the container and the account"),
+    ("s3a:///x", {}, "s3a:///x: name the bucket"),
+    ("s3a://b/x", {f"{S3A}path.style.access": "maybe"}, f"{S3A}path.style.access is maybe: give true or false"),
+    ("s3a://b/x", {f"{S3A}access.key": "k"}, f"give both {S3A}access.key and {S3A}secret.key, or neither"),
+    ("hdfs:///x", {}, "hdfs:///x: name the namenode"),
+])  # fmt: skip
 def test_what_is_no_place_is_one_sentence(text: str, conf: dict[str, str], expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         place(text, conf)
@@ -161,16 +158,13 @@ def test_a_bucket_and_its_settings() -> None:
     assert dict(other.storage.options)["endpoint_override"] == "elsewhere:1"
 
 
-@pytest.mark.parametrize(
-    ("text", "conf", "protocol", "address"),
-    [
-        ("hdfs://nn:8020/x", {}, "http", "nn:9870"),
-        ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http", "nn1:50070"),
-        ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https", "nn:9871"),
-        ("webhdfs://nn/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:9870"),
-        ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "conf", "protocol", "address"), [
+    ("hdfs://nn:8020/x", {}, "http", "nn:9870"),
+    ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http", "nn1:50070"),
+    ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https", "nn:9871"),
+    ("webhdfs://nn/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:9870"),
+    ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:1"),
+])  # fmt: skip
 def test_namenodes(
     text: str, conf: dict[str, str], protocol: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

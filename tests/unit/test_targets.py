@@ -83,32 +83,29 @@ def test_every_locked_version_has_a_list_with_all_settings_of_the_harness(name: 
         raise_if_unfit(target, {BROKER: nemesis.broker_settings})
 
 
-@pytest.mark.parametrize(
-    ("scope", "name", "value", "why"),
-    [
-        (TOPIC, "nosuch.setting", "1", "Kafka 4.4.0 has no such setting of a topic"),
-        (TOPIC, "delete.retenton.ms", "1", "did you mean delete.retention.ms"),
-        (TOPIC, "log.cleaner.backoff.ms", "1", "is a setting of a broker: give broker.log.cleaner.backoff.ms"),
-        (BROKER, "file.delete.delay.ms", "1", "is a setting of a topic: give topic.file.delete.delay.ms"),
-        (TOPIC, "delete.retention.ms", "abc", "delete.retention.ms takes a whole number of 64 bits"),
-        (TOPIC, "delete.retention.ms", "9223372036854775808", "a whole number of 64 bits"),
-        (TOPIC, "delete.retention.ms", "", "a whole number of 64 bits"),
-        (TOPIC, "delete.retention.ms", "-1", "takes 0 or more"),
-        (TOPIC, "segment.bytes", "2147483648", "a whole number of 32 bits"),
-        (TOPIC, "segment.bytes", "9" * 5000, "a whole number of 32 bits"),
-        (TOPIC, "segment.ms", "0", "takes 1 or more"),
-        (TOPIC, "min.cleanable.dirty.ratio", "1.1", "takes 0 to 1"),
-        (TOPIC, "min.cleanable.dirty.ratio", "nan", "a finite number"),
-        (TOPIC, "cleanup.policy", "compact,delte", "takes some of compact, delete"),
-        (TOPIC, "message.timestamp.type", "createtime", "takes one of CreateTime, LogAppendTime"),
-        (TOPIC, "compression.gzip.level", "0", "takes 1 to 9 or -1"),
-        (TOPIC, "preallocate", "yes", "takes true or false"),
-        (BROKER, "log.cleaner.enable", "1", "takes true or false"),
-        (BROKER, "principal.builder.class", "a b", "takes the name of a class"),
-        (BROKER, "node.id", "7", "the harness sets node.id itself"),
-        (BROKER, "listener.name.", "7", "no such setting of a broker"),
-    ],
-)
+@pytest.mark.parametrize(("scope", "name", "value", "why"), [
+    (TOPIC, "nosuch.setting", "1", "Kafka 4.4.0 has no such setting of a topic"),
+    (TOPIC, "delete.retenton.ms", "1", "did you mean delete.retention.ms"),
+    (TOPIC, "log.cleaner.backoff.ms", "1", "is a setting of a broker: give broker.log.cleaner.backoff.ms"),
+    (BROKER, "file.delete.delay.ms", "1", "is a setting of a topic: give topic.file.delete.delay.ms"),
+    (TOPIC, "delete.retention.ms", "abc", "delete.retention.ms takes a whole number of 64 bits"),
+    (TOPIC, "delete.retention.ms", "9223372036854775808", "a whole number of 64 bits"),
+    (TOPIC, "delete.retention.ms", "", "a whole number of 64 bits"),
+    (TOPIC, "delete.retention.ms", "-1", "takes 0 or more"),
+    (TOPIC, "segment.bytes", "2147483648", "a whole number of 32 bits"),
+    (TOPIC, "segment.bytes", "9" * 5000, "a whole number of 32 bits"),
+    (TOPIC, "segment.ms", "0", "takes 1 or more"),
+    (TOPIC, "min.cleanable.dirty.ratio", "1.1", "takes 0 to 1"),
+    (TOPIC, "min.cleanable.dirty.ratio", "nan", "a finite number"),
+    (TOPIC, "cleanup.policy", "compact,delte", "takes some of compact, delete"),
+    (TOPIC, "message.timestamp.type", "createtime", "takes one of CreateTime, LogAppendTime"),
+    (TOPIC, "compression.gzip.level", "0", "takes 1 to 9 or -1"),
+    (TOPIC, "preallocate", "yes", "takes true or false"),
+    (BROKER, "log.cleaner.enable", "1", "takes true or false"),
+    (BROKER, "principal.builder.class", "a b", "takes the name of a class"),
+    (BROKER, "node.id", "7", "the harness sets node.id itself"),
+    (BROKER, "listener.name.", "7", "no such setting of a broker"),
+])  # fmt: skip
 def test_invalid_settings_are_rejected(scope: str, name: str, value: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
         raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
@@ -132,18 +129,15 @@ def test_valid_settings_are_accepted_and_without_a_list_as_for_redpanda_all_with
     assert note_on(target) == "--set is not checked: redpanda-26.2 has no list of settings"
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "is_noted"),
-    [
-        ("kafka-4.1.1", "4.1.2", True),
-        ("kafka-4.2.9", "4.2.2", True),
-        ("kafka-3.9.0", "3.9.2", True),
-        ("kafka-4.4.0-rc1", "4.4.0", True),
-        ("sim-kafka", "4.4.0", False),
-        ("sim-kafka-3.9", "3.9.2", False),
-        ("sim-redpanda", "4.4.0", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "version", "is_noted"), [
+    ("kafka-4.1.1", "4.1.2", True),
+    ("kafka-4.2.9", "4.2.2", True),
+    ("kafka-3.9.0", "3.9.2", True),
+    ("kafka-4.4.0-rc1", "4.4.0", True),
+    ("sim-kafka", "4.4.0", False),
+    ("sim-kafka-3.9", "3.9.2", False),
+    ("sim-redpanda", "4.4.0", False),
+])  # fmt: skip
 def test_a_version_without_a_list_uses_the_nearest_list(name: str, version: str, *, is_noted: bool) -> None:
     target = find_target(name)
     settings_list, note = list_for(target), note_on(target)

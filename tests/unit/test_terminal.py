@@ -70,18 +70,15 @@ def test_what_a_locale_has_no_characters_for_is_escaped() -> None:
 LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
 
 
-@pytest.mark.parametrize(
-    ("place", "arguments", "words"),
-    [
-        ("audit.live.compare.audit_live", LIVE, "no data was stored (--save DIR stores it)"),
-        ("audit.live.compare.audit_live", (*LIVE, "--save", "kept"), "the data that was read is in kept/"),
-        ("audit.live.compare.audit_quickly", (*LIVE, "--quick"), "the command has no result"),
-        ("audit.judge_copies.audit_disk", ("audit", "disk", "--broker", "1=."), "the command has no result"),
-        ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),
-        ("nightly.night.work", ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"), "finished runs are in res"),
-        ("play.check.check_folder", ("check", "run"), "the command has no result"),
-    ],
-)
+@pytest.mark.parametrize(("place", "arguments", "words"), [
+    ("audit.live.compare.audit_live", LIVE, "no data was stored (--save DIR stores it)"),
+    ("audit.live.compare.audit_live", (*LIVE, "--save", "kept"), "the data that was read is in kept/"),
+    ("audit.live.compare.audit_quickly", (*LIVE, "--quick"), "the command has no result"),
+    ("audit.judge_copies.audit_disk", ("audit", "disk", "--broker", "1=."), "the command has no result"),
+    ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),
+    ("nightly.night.work", ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"), "finished runs are in res"),
+    ("play.check.check_folder", ("check", "run"), "the command has no result"),
+])  # fmt: skip
 def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
     monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, place: str, arguments: tuple[str, ...], words: str
 ) -> None:

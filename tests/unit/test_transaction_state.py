@@ -17,21 +17,18 @@ def marker(offset: int, producer_id: int, epoch: int) -> Entry:
     return commit(offset, Txn(producer_id, "id/1", epoch))
 
 
-@pytest.mark.parametrize(
-    ("segments", "version"),
-    [
-        ([[data(0, 5, 0), marker(1, 5, 0), data(2, 5, 0), marker(3, 5, 0)]], 1),
-        ([[data(0, 5, 0), marker(1, 5, 1), data(2, 5, 1), marker(3, 5, 2)]], 2),
-        ([[data(0, 5, 0), data(1, 6, 3), marker(2, 5, 1), marker(3, 6, 4)]], 2),
-        # The coordinator aborted one itself; the other shows what the protocol is.
-        ([[data(0, 5, 0), marker(1, 5, 1), data(2, 6, 0), marker(3, 6, 0)]], 1),
-        ([[data(0, 5, 0)]], None),
-        ([[marker(0, 5, 1)]], None),
-        ([[]], None),
-        # Segments do not mix.
-        ([[data(0, 5, 3)], [marker(0, 5, 3), data(1, 5, 4), marker(2, 5, 5)]], 2),
-    ],
-)
+@pytest.mark.parametrize(("segments", "version"), [
+    ([[data(0, 5, 0), marker(1, 5, 0), data(2, 5, 0), marker(3, 5, 0)]], 1),
+    ([[data(0, 5, 0), marker(1, 5, 1), data(2, 5, 1), marker(3, 5, 2)]], 2),
+    ([[data(0, 5, 0), data(1, 6, 3), marker(2, 5, 1), marker(3, 6, 4)]], 2),
+    # The coordinator aborted one itself; the other shows what the protocol is.
+    ([[data(0, 5, 0), marker(1, 5, 1), data(2, 6, 0), marker(3, 6, 0)]], 1),
+    ([[data(0, 5, 0)]], None),
+    ([[marker(0, 5, 1)]], None),
+    ([[]], None),
+    # Segments do not mix.
+    ([[data(0, 5, 3)], [marker(0, 5, 3), data(1, 5, 4), marker(2, 5, 5)]], 2),
+])  # fmt: skip
 def test_what_markers_show(segments: list[list[Entry]], version: int | None) -> None:
     assert transaction_version(iter_batches(encode(log), source="a log") for log in segments) == version
 
@@ -67,20 +64,17 @@ def test_values_of_kafka_in_every_state_are_known_and_other_versions_are_not() -
     assert {*STATES} - {*FINISHED} == {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "reason"),
-    [
-        (None, VALUE_0, "malformed transaction state: .*at least 4 bytes"),
-        (KEY[:3], VALUE_0, "malformed transaction state: .*at least 4 bytes"),
-        (KEY[:-1], VALUE_0, "a transactional id of 11 bytes in a key of 14"),
-        (KEY + b"x", VALUE_0, "a transactional id of 11 bytes in a key of 16"),
-        (b"\0\0\xff\xff", VALUE_0, "a transactional id of -1 bytes in a key of 4"),
-        (KEY, b"", "malformed transaction state: .*at least 17 bytes"),
-        (KEY, VALUE_0[:STATE_AT], "malformed transaction state: .*at least 17 bytes"),
-        (KEY, VALUE_0[:STATE_AT] + b"\x08", "transaction state 8"),
-        (KEY, VALUE_0[:STATE_AT] + b"\xff", "transaction state -1"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "reason"), [
+    (None, VALUE_0, "malformed transaction state: .*at least 4 bytes"),
+    (KEY[:3], VALUE_0, "malformed transaction state: .*at least 4 bytes"),
+    (KEY[:-1], VALUE_0, "a transactional id of 11 bytes in a key of 14"),
+    (KEY + b"x", VALUE_0, "a transactional id of 11 bytes in a key of 16"),
+    (b"\0\0\xff\xff", VALUE_0, "a transactional id of -1 bytes in a key of 4"),
+    (KEY, b"", "malformed transaction state: .*at least 17 bytes"),
+    (KEY, VALUE_0[:STATE_AT], "malformed transaction state: .*at least 17 bytes"),
+    (KEY, VALUE_0[:STATE_AT] + b"\x08", "transaction state 8"),
+    (KEY, VALUE_0[:STATE_AT] + b"\xff", "transaction state -1"),
+])  # fmt: skip
 def test_malformed_records(key: bytes | None, value: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{reason}"):
         transaction_state(record(key, value))
