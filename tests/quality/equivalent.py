@@ -27,7 +27,14 @@ EQUIVALENT: Final[dict[str, str]] = {
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
     "exposure._presence: max -> min": "a snapshot of a replica has an offset once",
     "exposure.criticals: .where(\"f = 'produce'\") -> nothing": "only what was produced has a partition",
-    "removals._written: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'": "what is not known is not true",
+    **dict.fromkeys(
+        (
+            "removals._written: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'",
+            "judged.undeleted_values: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'",
+        ),
+        "what is not known is not true",
+    ),
+    "truth.bounded: min -> max #2": "all replicas of a partition are read up to one bound",
     "coverage.EpochCoverage._assumptions: offset <= since_offset -> offset < since_offset": (
         "no offset of the metadata log is that of two records"
     ),
@@ -36,8 +43,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "batch_outcomes.unreplicated_tails: start_offset <= log_last -> start_offset < log_last": "logs keep a last batch",
     "side_files.with_served_aborts: .where('first_marker IS NOT NULL') -> nothing": "no batch is in a span without end",
-    "batch_outcomes.unreplicated_tails: newest > other.newest -> newest >= other.newest": (
-        "all logs that reach an epoch are the same before it"
+    "batch_outcomes.unreplicated_tails: newest > other.newest -> newest >= other.newest #2": (
+        "one of both logs has a newer epoch than the other"
     ),
     "batch_outcomes.without_unreplicated_tails: .where('first_in_batch') -> nothing": "its rows have the same columns",
     "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,

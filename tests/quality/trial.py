@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from itertools import chain, product
 from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
 from typing import Any, Final
 
@@ -242,7 +243,8 @@ def _failed_units(stand: Stand, mutant: Mutant, _: Code) -> str | None:
     kept = sys.modules.pop(name, None)
     try:
         module = import_module(name)
-        return _failing(module) or _failing(module, spark=_spark(stand))
+        spark, folder = _spark(stand), Path(mkdtemp(dir=stand.top))
+        return _failing(module) or _failing(module, spark=spark) or _failing(module, spark=spark, tmp_path=folder)
     finally:
         del sys.modules[name]
         if kept is not None:
