@@ -208,7 +208,8 @@ def assemble(
             *(UnknownReason("not-comparable", text) for text in _why_incomparable(brokers_here, facts_here)),
         ]
         bound = rows_here[0]["bound"] if rows_here else None
-        earned = f"{len(brokers_here)} replicas were read to offset {bound} and agree, with themselves too"
+        read = f"{len(brokers_here)} replicas were read to offset {bound}"
+        earned = f"{read} and agree with each other and with their own index files"
         explanations = [finding.explanation for finding in findings_by_place.get(place, [])]
         verdict, reason = decide(explanations, [why.text for why in reasons], earned)
         return ScenarioVerdict(
