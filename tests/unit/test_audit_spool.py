@@ -19,7 +19,6 @@ from harness.audit.live.spool import SpoolDiskError, SpoolLimitError, SpoolResul
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_batches, iter_entries, iter_records
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.key_share import ALL_KEYS
-from harness.errors import HarnessError
 from harness.kafka_api import address, fetch, transactions
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.run_folder.store import RunFolder
@@ -201,14 +200,22 @@ def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     assert (reading.span.start, reading.read_to, reading.bound, reading.is_complete) == (3, 7, 6, False)
 
 
-def test_spans_are_what_the_leader_says_of_times() -> None:
+def test_spans_are_what_the_leader_says_of_times(tmp_path: Path) -> None:
     broker = FakeBroker({TP: [WHOLE]}, by_time={100: 3, 200: 8})
     cluster = audited({1: broker})
     spans = {(100, 200): Span(3, 8), (None, 200): Span(0, 8), (100, 999): Span(3), (999, None): Span(10)}
-    assert {times: spans_between(cluster, *times)[TP] for times in spans} == spans
+    assert {times: spans_between(cluster, *times)[0][TP] for times in spans} == spans
     broker.is_redpanda_follower = True
-    with pytest.raises(HarnessError, match="leader of t-0 does not return offsets by time: NotLeader"):
-        spans_between(cluster, 1, None)
+    leaderless = ClusterState(
+        "id", cluster.state.brokers, {TP[0]: TopicState(TP[0], {TP[1]: PartitionState(-1, (1,), (1,))})}
+    )
+    refusing = {"NotLeaderForPartitionError": cluster, "it has none now": replace(cluster, state=leaderless)}
+    for error, asked in refusing.items():
+        why = f"--since and --until need offsets by time from its leader: {error}"
+        assert spans_between(asked, 1, None) == ({}, {TP: why})
+    broker.is_redpanda_follower = False
+    statuses = replica_statuses(cluster).without({TP: "why"})
+    assert spool(cluster, statuses, RunFolder(tmp_path)).failures == {(1, TP): "why"}
 
 
 @pytest.mark.parametrize(("failure", "reason"), [

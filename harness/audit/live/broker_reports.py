@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
+from harness.broker_files.metadata_log.history import NO_LEADER
 from harness.broker_files.segments.records import MAX_INT64
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.escape import escape
-from harness.judge.finding import name_of
 from harness.kafka_api import NO_TOPIC_ACCESS, TopicPartition, transactions
 from harness.kafka_api import fetch as fetch_api
 from harness.kafka_api.connection import Connection
@@ -79,6 +79,12 @@ class ReplicaStatuses:
         for (broker, tp), status in self.replicas.items():
             statuses.setdefault(tp, {})[broker] = status
         return statuses
+
+    def without(self, places: Mapping[TopicPartition, str]) -> "ReplicaStatuses":
+        """Return the statuses without those of these partitions, which become unseen for these reasons."""
+        left_out = {replica: places[replica[1]] for replica in self.replicas if replica[1] in places}
+        left = {replica: status for replica, status in self.replicas.items() if replica not in left_out}
+        return ReplicaStatuses(left, {**self.unseen, **left_out}, self.silent)
 
 
 def replica_statuses(cluster: AuditedCluster, places: Collection[TopicPartition] | None = None) -> ReplicaStatuses:
@@ -158,41 +164,41 @@ def spans_between(
     since_ms: int | None,
     until_ms: int | None,
     places: Collection[TopicPartition] | None = None,
-) -> dict[TopicPartition, Span]:
+) -> tuple[dict[TopicPartition, Span], dict[TopicPartition, str]]:
     """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
 
-    Leaders return offsets by time (KIP-79). Timestamps need not rise along a log: a span begins with the first record
-    that is late enough and ends before the first record that is too late. Records before the span that another replica
-    still has, and the leader does not, are not read. ``places``: these partitions only.
-
-    Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
+    The second value has the reason for each partition whose leader does not return offsets. ``places``: these
+    partitions only. Leaders return offsets by time (KIP-79). Timestamps need not rise along a log: a span begins with
+    the first record that is late enough and ends before the first record that is too late. Records before the span that
+    another replica still has, and the leader does not, are not read.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
     for tp in cluster.state.partitions if places is None else places:
         by_leader.setdefault(cluster.state.partitions[tp].leader, []).append(tp)
-    spans = {}
-    for leader, partitions in sorted(by_leader.items()):
-        if leader not in cluster.state.brokers:
-            raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
-        with cluster.client.connection(leader, PATIENT) as connection:
-            ends, starts, stops = (
-                {} if time_ms is None else _offsets_at(connection, partitions, time_ms)
-                for time_ms in (fetch_api.LATEST, since_ms, until_ms)
-            )
-        for tp in partitions:
-            start, stop = starts.get(tp, 0), stops.get(tp, fetch_api.NO_SUCH_OFFSET)
-            is_open = stop in {fetch_api.NO_SUCH_OFFSET, ends[tp]}
-            spans[tp] = Span(ends[tp] if start == fetch_api.NO_SUCH_OFFSET else start, MAX_INT64 if is_open else stop)
-    return spans
+
+    def ask(leader: int, caller: Connection) -> dict[TopicPartition, Span | str]:
+        ends, starts, stops = (
+            {} if time_ms is None else caller.ask(fetch_api.list_offsets(dict.fromkeys(by_leader[leader], time_ms)))
+            for time_ms in (fetch_api.LATEST, since_ms, until_ms)
+        )
+        return {tp: _span(end, starts.get(tp, 0), stops.get(tp, fetch_api.NO_SUCH_OFFSET)) for tp, end in ends.items()}
+
+    answers, errors = cluster.client.ask_all(by_leader, ask, PATIENT)
+    spans = {tp: span for answer in answers.values() for tp, span in answer.items()}
+    for leader, error in errors.items():
+        spans |= dict.fromkeys(by_leader[leader], "it has none now" if leader == NO_LEADER else str(error))
+    why = "--since and --until need offsets by time from its leader: {}"
+    return (
+        {tp: span for tp, span in spans.items() if isinstance(span, Span)},
+        {tp: why.format(error) for tp, error in spans.items() if isinstance(error, str)},
+    )
 
 
-def _offsets_at(leader: Connection, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-    offsets = {}
-    for tp, offset in leader.ask(fetch_api.list_offsets(dict.fromkeys(partitions, time_ms))).items():
-        if isinstance(offset, str):
-            raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
-        offsets[tp] = offset
-    return offsets
+def _span(end: int | str, start: int | str, stop: int | str) -> Span | str:
+    if isinstance(end, str) or isinstance(start, str) or isinstance(stop, str):
+        return next(answer for answer in (end, start, stop) if isinstance(answer, str))
+    is_open = stop in {fetch_api.NO_SUCH_OFFSET, end}
+    return Span(end if start == fetch_api.NO_SUCH_OFFSET else start, MAX_INT64 if is_open else stop)
 
 
 @dataclass(frozen=True)

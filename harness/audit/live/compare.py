@@ -224,17 +224,19 @@ class ReplicaComparer:
             # First the coordinators: transactions that they have completed are below the high watermarks to read to.
             transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
             replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
+            limits = request.since_ms, request.until_ms
+            spans, without_span = spans_between(cluster, *limits, places) if request.is_limited else ({}, {})
             again = " again: differences went away that cleaners had caused"
             part = "" if share.count == 1 else f", keys {share.number + 1} of {share.count}"
             self.progress.stage(f"read {len(replicas)} replicas{wave}{part}{again if number > 1 else ''}")
             rate = request.rate_limit_bytes_s
             read = spool(
                 cluster,
-                statuses,
+                statuses.without(without_span),
                 folder,
                 replicas,
                 limit=None if rate is None else RateLimit(rate, cluster.client.clock),
-                spans=spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {},
+                spans=spans,
                 on_progress=self.progress.reading,
                 share=share,
                 most_bytes=request.spool_limit_bytes if self.save is None else None,
