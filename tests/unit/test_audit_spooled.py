@@ -65,6 +65,7 @@ THREE_PUTS = (put(0, "K"), put(1, "N"), put(2, "L"))
 IS_BACK = ("anomaly", "is back", ("tombstone-divergence", 1, 0))
 HAS_OPEN = "the broker says that producer 5 has an open"
 ABORTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),)))
+BEGUN = [has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3, open=(OpenTransaction(P, 0, 3),))]
 COMMITTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1)))
 ABORTED = has(5, put(0, "K", T1), abort(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"), aborted=((P, 0), (P, 2)))
 CASES = {
@@ -85,11 +86,9 @@ CASES = {
         has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, commit(3, T1), **OPEN)), "unknown",
         f"broker 2: {HAS_OPEN}"),
     "begun-after-the-report": Case(
-        has(3, *WHOLE),
-        later(
-            has(3, *WHOLE),
-            has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3, open=(OpenTransaction(P, 0, 3),))), "clean",
+        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3)), "clean",
         "offset 3"),
+    "begun-at-the-bound": Case(BEGUN, BEGUN, "clean", "offset 3"),
     "superseded-beyond-the-bound-and-cleaned": Case(
         [has(3, *PUTS), has(4, *PUTS, put(3, "K"))], has(4, put(2, "L"), put(3, "K")), "clean", "offset 3"),
     "deleted-beyond-the-bound-and-all-of-it-cleaned": Case(
