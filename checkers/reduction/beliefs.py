@@ -47,7 +47,8 @@ class Beliefs:
         """Plan the tables. ``ends``: the replicas with log ends and bounds. ``spans``: `unsettled_spans.SPANS`."""
         problems = spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
-        sound = spans.where("problem IS NULL AND settled IS NULL AND beliefs IS NULL")
+        # Rows that stand for many spans, or for a file that cannot be read, are neither data nor control batches.
+        sound = spans.where("control IS NOT NULL")
         side = replace(side, entries=as_entries(sound.where("control")))
         believed = outcomes.with_beliefs(sound)
         overtaken = outcomes.overtaken_transactions(sound, believed).localCheckpoint(eager=False)

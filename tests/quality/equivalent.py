@@ -11,12 +11,24 @@ COMPARED_ALL_THE_SAME: Final = (
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to",
     f"beliefs._with_misjudged: transactional AND {DECIDED} -> {DECIDED}",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED",
+    "packed_spans._rows: ~part['control'] & (part['region'] != BEFORE) -> part['region'] != BEFORE",
+    "packed_spans._rows: ~part['control'] & (part['region'] != BEFORE) -> ~part['control']",
     "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound",
     "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0",
     "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> placed & NOT_COMMITTED == 0",
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
+    **dict.fromkeys(
+        (
+            "packed_spans._plain: part['control'] | part['transactional'] -> part['transactional']",
+            "packed_spans.packed: part['control'] | part['transactional'] -> part['transactional']",
+        ),
+        "control batches of topics have the transactional bit",
+    ),
+    "packed_spans._rows: facts['log_end'] or 0 -> 0": "offsets rise along a log",
+    "beliefs.Beliefs.of: .where('control IS NOT NULL') -> nothing": "what is neither data nor control decides nothing",
+    "beliefs.Beliefs.of: .where(f\"settled = '{EPOCHS}'\") -> nothing": "no span is outside the range of its epoch",
     **dict.fromkeys(("blame.: int | str -> int", "blame.: int | str -> str"), "a type"),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
