@@ -12,6 +12,7 @@ COMPARED_ALL_THE_SAME: Final = (
     f"beliefs._with_misjudged: transactional AND {DECIDED} -> {DECIDED}",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED",
     "packed_spans._rows: ~part['control'] & (part['region'] != BEFORE) -> part['region'] != BEFORE",
+    "packed_spans._side_files: row[0] == newest and row[-1] is not None -> row[-1] is not None",
     "packed_spans._rows: ~part['control'] & (part['region'] != BEFORE) -> ~part['control']",
     "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound",
     "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0",
