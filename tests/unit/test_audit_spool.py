@@ -209,7 +209,10 @@ def test_spans_are_what_the_leader_says_of_times(tmp_path: Path) -> None:
     leaderless = ClusterState(
         "id", cluster.state.brokers, {TP[0]: TopicState(TP[0], {TP[1]: PartitionState(-1, (1,), (1,))})}
     )
-    refusing = {"NotLeaderForPartitionError": cluster, "it has none now": replace(cluster, state=leaderless)}
+    refusing = {
+        "NotLeaderForPartitionError": cluster,
+        "the partition has no leader now": replace(cluster, state=leaderless),
+    }
     for error, asked in refusing.items():
         why = f"--since and --until need offsets by time from its leader: {error}"
         assert spans_between(asked, 1, None) == ({}, {TP: why})

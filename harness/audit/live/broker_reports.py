@@ -186,7 +186,9 @@ def spans_between(
     answers, errors = cluster.client.ask_all(by_leader, ask, PATIENT)
     spans = {tp: span for answer in answers.values() for tp, span in answer.items()}
     for leader, error in errors.items():
-        spans |= dict.fromkeys(by_leader[leader], "it has none now" if leader == NO_LEADER else str(error))
+        spans |= dict.fromkeys(
+            by_leader[leader], "the partition has no leader now" if leader == NO_LEADER else str(error)
+        )
     why = "--since and --until need offsets by time from its leader: {}"
     return (
         {tp: span for tp, span in spans.items() if isinstance(span, Span)},
