@@ -28,7 +28,7 @@ EQUIVALENT: Final[dict[str, str]] = {
         "control batches of topics have the transactional bit",
     ),
     "packed_spans._rows: facts['log_end'] or 0 -> 0": "offsets rise along a log",
-    "beliefs.Beliefs.of: .where('control IS NOT NULL') -> nothing": "what is neither data nor control decides nothing",
+    "beliefs.Beliefs.of: .where('control IS NOT NULL') -> nothing": "rows without data and markers decide nothing",
     "beliefs.Beliefs.of: .where(f\"settled = '{EPOCHS}'\") -> nothing": "no span is outside the range of its epoch",
     **dict.fromkeys(("blame.: int | str -> int", "blame.: int | str -> str"), "a type"),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
@@ -45,7 +45,7 @@ EQUIVALENT: Final[dict[str, str]] = {
             "removals._written: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'",
             "judged.undeleted_values: truth IS NOT DISTINCT FROM 'aborted' -> truth = 'aborted'",
         ),
-        "what is not known is not true",
+        "an unknown outcome does not count as aborted",
     ),
     "truth.bounded: min -> max #2": "all replicas of a partition are read up to one bound",
     "coverage.EpochCoverage._assumptions: offset <= since_offset -> offset < since_offset": (

@@ -81,7 +81,7 @@ class ReplicaStatuses:
         return statuses
 
     def without(self, places: Mapping[TopicPartition, str]) -> "ReplicaStatuses":
-        """Return the statuses without those of these partitions, which become unseen for these reasons."""
+        """Leave out the replicas of these partitions: each becomes unseen, for the reason of its partition."""
         left_out = {replica: places[replica[1]] for replica in self.replicas if replica[1] in places}
         left = {replica: status for replica, status in self.replicas.items() if replica not in left_out}
         return ReplicaStatuses(left, {**self.unseen, **left_out}, self.silent)

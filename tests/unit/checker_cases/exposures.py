@@ -65,7 +65,7 @@ EXPOSURES = [
             replica(3, *STAMPED, *YOUNG, cleaned_to=5),
             absent(2, *WROTE),
         ),
-        # What a broker serves does not count where its files can be read.
+        # Served records do not count where the broker's files can be read.
         after=(
             replica(1, *YOUNG, served=(*STAMPED, *YOUNG)), replica(3, *YOUNG),
             replica(2, *YOUNG, directory="another disk"),
