@@ -64,7 +64,10 @@ def asked_for(texts: list[str], of_module: list[Mutant]) -> list[Mutant]:
 
 @pytest.fixture(scope="module")
 def stand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stand:
-    return build(spark, tmp_path_factory.mktemp("mutants"), [generate(seed, kind) for kind, seed in CASES])
+    stand = build(spark, tmp_path_factory.mktemp("mutants"), [generate(seed, kind) for kind, seed in CASES])
+    # Otherwise every mutant would seem to fail a test.
+    assert failed(stand, unchanged(checkers.replay.truth)) is None
+    return stand
 
 
 @pytest.fixture
@@ -77,10 +80,8 @@ def chosen(checker: str, request: pytest.FixtureRequest) -> list[Mutant]:
     return random.sample(of(checker), min(count, len(of(checker))))
 
 
-def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
-    assert [
-        failed(stand, unchanged(module)) for module in (checkers.replay.truth, checkers.reduction.candidate_keys)
-    ] == [None, None]
+def test_nothing_fails_for_unchanged_reduction(stand: Stand) -> None:
+    assert failed(stand, unchanged(checkers.reduction.candidate_keys)) is None
 
 
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
