@@ -52,6 +52,7 @@ from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
 
 Rows = dict[str, list[dict[str, Any]]]
+Trial = Callable[["Stand", Mutant, Code], str | None]
 RUNS, COPIES = "runs", "copies"
 REDUCING: Final = frozenset(
     f"checkers.reduction.{name}"
@@ -155,9 +156,10 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
     with in_place(mutant) as code:
         if not is_for_big:
             _remember(stand, code)
-        small = () if is_for_big else (_failed_units, _failed_runs, _failed_copies)
+        small: tuple[Trial, ...] = (_failed_units, _failed_runs, _failed_copies)
+        trials = (_failed_reduced,) if is_for_big else small
         # Only a big partition has more findings than are listed.
-        for trial in (*small, *[_failed_reduced] * (is_for_big or mutant.module == checkers.finding.__name__)):
+        for trial in (*trials, _failed_reduced) if mutant.module == checkers.finding.__name__ else trials:
             try:
                 failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (any error would be noticed)

@@ -65,6 +65,7 @@ THREE_PUTS = (put(0, "K"), put(1, "N"), put(2, "L"))
 IS_BACK = ("anomaly", "is back", ("tombstone-divergence", 1, 0))
 HAS_OPEN = "the broker says that producer 5 has an open"
 ABORTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, abort(3, T1), last_stable_offset=4, aborted=((P, 0),)))
+RAISED = has(3, put(2, "L"), log_start=2, last_stable_offset=2, open=OPEN["open"])
 BEGUN = [has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3, open=(OpenTransaction(P, 0, 3),))]
 COMMITTED_LATER = later(has(3, *STUCK, **OPEN), has(4, *STUCK, commit(3, T1)))
 ABORTED = has(5, put(0, "K", T1), abort(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"), aborted=((P, 0), (P, 2)))
@@ -75,8 +76,7 @@ CASES = {
     "open-is-not-there-and-goes-on-beyond-the-bound": Case(
         has(3, put(2, "L")), later(has(3, put(2, "L"), **OPEN), has(4, put(2, "L"), put(3, "M", T1), **OPEN)),
         "unknown", f"broker 2: {HAS_OPEN}"),
-    "open-before-the-log-start": Case(
-        *[has(3, put(2, "L"), log_start=2, last_stable_offset=2, open=OPEN["open"])] * 2, "clean", "agree"),
+    "open-before-the-log-start": Case(RAISED, RAISED, "clean", "agree"),
     "stable-past-open": Case(
         has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"),
     "behind": Case(
