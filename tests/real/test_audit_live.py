@@ -81,7 +81,7 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
     audited.runtime.copy_partition(1, *TOPIC, tmp_path / "disk")
     batches = list(iter_batches(logs(tmp_path / "disk"), source="disk"))
     since, until = (batches[len(batches) * third // 3].max_timestamp_ms for third in (1, 2))
-    spans = spans_between(cluster, since, until)
+    spans, _ = spans_between(cluster, since, until)
     folder = RunFolder(tmp_path / "audit")
     result = spool(cluster, replica_statuses(cluster), folder, [(3, TOPIC)], spans=spans)
     assert result.readings.keys() == {(3, TOPIC)}
