@@ -162,7 +162,13 @@ def compare(replicas: Sequence[KeyReplica], unread: Mapping[int, str]) -> Compar
     not_read = [f"the replica of broker {broker} was not read: {why}" for broker, why in sorted(unread.items())]
     if not replicas:
         return Comparison(doubts=["no replica was read", *not_read])
-    spans = [(r.log.newest_epoch, epoch, *span) for r in replicas for epoch, span in r.log.epochs.items()]
+    # A leader whose epoch begins at the end of its log wrote nothing.
+    spans = [
+        (r.log.newest_epoch, epoch, *span)
+        for r in replicas
+        for epoch, span in r.log.epochs.items()
+        if span[0] < r.log.end
+    ]
     tails = [
         first
         for newest, newer, first, _ in spans
@@ -239,6 +245,8 @@ def _compare_newest(
     """Compare the newest committed record before the bound, ``last``, with replicas that do not have it."""
     having = [broker for broker, record in newest.items() if record is not None and record.offset == last.offset]
     others: dict[tuple[str, str], list[int]] = defaultdict(list)
+    # A replica whose log ends before a newer record may have copied a log that was cleaned because of that record.
+    has_newer = any(r.offset >= bound and r.outcome != ABORTED for replica in replicas for r in replica.log.records)
     for replica in replicas:
         log, mine = replica.log, newest[replica.broker]
         is_here = any(record.offset == last.offset for record in log.records)
@@ -246,7 +254,7 @@ def _compare_newest(
             continue
         is_whole = log.whole_from <= bound if replica.is_complete is None else replica.is_complete
         doubt = ""
-        if any(record.offset >= bound and record.outcome != ABORTED for record in log.records):
+        if has_newer:
             doubt = f"newer records of the key are beyond offset {bound}, to which all replicas were read"
         elif mine is None and not is_whole:
             doubt = f"that log was cleaned beyond offset {bound}, to which all replicas were read"

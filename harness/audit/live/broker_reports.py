@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
-from harness.broker_files.metadata_log.history import NO_LEADER
 from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import UsageError
 from harness.escape import escape
@@ -186,9 +185,7 @@ def spans_between(
     answers, errors = cluster.client.ask_all(by_leader, ask, PATIENT)
     spans = {tp: span for answer in answers.values() for tp, span in answer.items()}
     for leader, error in errors.items():
-        spans |= dict.fromkeys(
-            by_leader[leader], "the partition has no leader now" if leader == NO_LEADER else str(error)
-        )
+        spans |= dict.fromkeys(by_leader[leader], "the partition has no leader now" if leader < 0 else str(error))
     why = "--since and --until need offsets by time from its leader: {}"
     return (
         {tp: span for tp, span in spans.items() if isinstance(span, Span)},
