@@ -37,7 +37,7 @@ MISSING, FALSE = "not found", "of nothing"
     pytest.param([WRONG], [replace(FOUND, key=b"l")], [MISSING, FALSE], id="key"),
     pytest.param([WRONG], [replace(FOUND, effect="latent")], [MISSING, FALSE], id="effect"),
     pytest.param([UNDECIDED], [replace(FOUND, anomaly=COMMITTED_TO_ABORTED)], [MISSING, FALSE], id="a wrong name"),
-    pytest.param([WRONG], [UNSURE], [MISSING], id="unsure of what is plain"),
+    pytest.param([WRONG], [UNSURE], [MISSING], id="undecided, and the divergence is plain"),
     pytest.param([TOLERATED], [], [], id="tolerated and not found"),
     pytest.param([TOLERATED], [UNSURE], [], id="tolerated and found"),
     pytest.param([WRONG], [], [MISSING], id="missing"),

@@ -156,10 +156,11 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
     with in_place(mutant) as code:
         if not is_for_big:
             _remember(stand, code)
-        small: tuple[Trial, ...] = (_failed_units, _failed_runs, _failed_copies)
-        trials = (_failed_reduced,) if is_for_big else small
+        trials: list[Trial] = [] if is_for_big else [_failed_units, _failed_runs, _failed_copies]
         # Only a big partition has more findings than are listed.
-        for trial in (*trials, _failed_reduced) if mutant.module == checkers.finding.__name__ else trials:
+        if is_for_big or mutant.module == checkers.finding.__name__:
+            trials.append(_failed_reduced)
+        for trial in trials:
             try:
                 failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (any error would be noticed)

@@ -82,7 +82,7 @@ ABORTED_DELETE = [deleted(1, 5), nothing(2), value(3, 4)]
     ([SERVED, DELETE_AT_9, value(3, 1)], witnesses(2), DELETED, {1, 3}, {2}),
     (ABORTED_DELETE, witnesses(3), 4, {1, 2}, {3}),
     (ABORTED_DELETE, witnesses(3, since=1), None, set(), set()),
-    # What one witness shows of the key says more than another's lack of the disputed value.
+    # A record that one witness shows says more than another witness without the disputed value.
     ([SERVED, deleted(2, 9), nothing(3)], witnesses(2, 3), DELETED, {1}, {2, 3}),
     ([lone(1, 4), lone(2, 4), value(3, 5, epoch=1)], Witnesses(since=((1, 0), (2, 1))), 4, {3}, {1, 2}),
     ([lone(2, 4), value(3, 5, epoch=1)], witnesses(2, since=1), SUPERSEDED, {3}, {2}),
