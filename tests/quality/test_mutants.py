@@ -43,7 +43,8 @@ SAMPLE_REDUCING: Final = 1
 LOG: Final = logging.getLogger(__name__)
 ALL: Final = "all"
 
-pytestmark = pytest.mark.timeout(3600)
+# A module that reduces has up to a hundred mutants, each of which takes up to a minute.
+pytestmark = pytest.mark.timeout(4 * 3600)
 
 
 def of(name: str) -> list[Mutant]:
