@@ -90,10 +90,9 @@ class SortedSpans:
         return cls(spans, groups, is_data, is_marker, kinds == span.INDEX, decider, is_data & ~is_decided, is_aborted)
 
     def _is_unanswered(self) -> Flags:
-        """Return the open transactions of a snapshot whose producer does not continue in the log."""
-        ends_here: Flags = next_marked(self.groups, self.is_data | self.is_marker) == NOWHERE
-        ends_here &= self.spans["kind"] == span.OPEN
-        return ends_here
+        """Return the open transactions of a snapshot that no marker of the log ends."""
+        is_unanswered: Flags = (self.spans["kind"] == span.OPEN) & (self.decider == NOWHERE)
+        return is_unanswered
 
     @property
     def has_open(self) -> bool:
@@ -163,10 +162,10 @@ class SortedSpans:
         """
         keep: Flags = np.isin(self.spans["producer"], self.contradicting) | self.is_undecided
         first, last = self._ends(np.flatnonzero(self.is_marker))
-        keep[first] = keep[last] = True
-        is_first = np.zeros(len(keep) + 1, np.bool_)
-        is_first[first] = True
-        keep |= self.is_data & is_first[self.decider]
+        is_first = np.zeros_like(keep)
+        is_first[first] = keep[last] = True
+        # A marker is its own decider, and data without one are kept in any case.
+        keep |= is_first[self.decider]
         after_open = self.decider[self.spans["kind"] == span.OPEN]
         keep[after_open[after_open != NOWHERE]] = True
         return (keep & (self.is_data | self.is_marker)) | np.isin(self.spans["kind"], (span.EMPTIED, span.OTHER))
@@ -174,8 +173,9 @@ class SortedSpans:
     def beyond_chunk(self) -> Array:
         """Return the spans that matter together with other chunks; `contradicting` of them is sound.
 
-        Of each log and producer: the first span, the first and the last marker and index entry, undecided data (of each
-        file and epoch the first), index entries that begin in an earlier chunk, and unanswered transactions.
+        Of each log and producer: the first span, the first and the last marker and index entry (an entry that begins in
+        an earlier chunk is the first one, or contradicts), undecided data (of each file and epoch the first), and
+        unanswered transactions.
         """
         keep = self._is_unanswered()
         keep[self._ends(np.flatnonzero(self.is_data | self.is_marker))[0]] = True
@@ -185,10 +185,8 @@ class SortedSpans:
         undecided = np.flatnonzero(self.is_undecided)
         columns = self.groups, self.spans["segment"], self.spans["epoch"]
         keep[undecided[differs_from_previous(*(column[undecided] for column in columns))]] = True
-        at, since = self.spans["at"], self.spans["since"]
-        keep |= self.is_index & (since // span.CHUNK_OFFSETS < at // span.CHUNK_OFFSETS)
         # The entry of a marker stays with the marker.
-        keep[1:] |= keep[:-1] & self.is_marker[:-1] & self.is_index[1:] & (at[1:] == at[:-1])
+        keep[1:] |= keep[:-1] & ~differs_from_previous(self.spans["at"])[1:]
         return self.spans[keep]
 
 
@@ -265,11 +263,10 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
     if rows.column("problem").null_count < len(rows):
         return []
     files = [row for row in rows.drop_columns(["spans"]).to_pylist() if row["chunk"] == span.FILE]
-    ends = {
-        broker: max((row["log_end"] or 0 for row in files if row["broker"] == broker), default=0) for broker in brokers
+    log_end, *others = {
+        max((row["log_end"] or 0 for row in files if row["broker"] == broker), default=0) for broker in brokers
     }
-    log_end = ends[min(ends)]
-    if set(ends.values()) != {log_end} or not log_end or _has_unreplicated_tail(files):
+    if others or not log_end or _has_unreplicated_tail(files):
         return []
     spans = SortedSpans.of(span.arrays(rows.column("spans"), span.SPAN))
     if spans.contradicting.size or spans.has_open:
@@ -280,7 +277,7 @@ def _partition_rows(rows: pa.Table, brokers: set[int]) -> list[dict[str, Any]]:
     records = sum(row["records"] for row in files)
     return [
         {"same": len(set(digests.values())) == 1, "log_end": log_end, "records": records},
-        *spans.beliefs(spans.is_data & ~spans.is_undecided),
+        *spans.beliefs(spans.is_data),
     ]
 
 

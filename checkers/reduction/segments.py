@@ -115,9 +115,9 @@ def numbered(spark: SparkSession, segments: Sequence[ReplicaSegment]) -> DataFra
 def shares(segments: Sequence[ReplicaSegment], task_bytes: int) -> list[list[int]]:
     """Distribute indexes of files over tasks of about ``task_bytes``, the biggest file first; no file is split."""
     tasks: list[list[int]] = []
-    room = 0
+    room = -1
     for index in sorted(range(len(segments)), key=lambda index: -segments[index].size_bytes):
-        if room < segments[index].size_bytes or not tasks:
+        if room < segments[index].size_bytes:
             tasks.append([])
             room = task_bytes
         tasks[-1].append(index)

@@ -17,6 +17,8 @@ COMPARED_ALL_THE_SAME: Final = (
     "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound",
     "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0",
     "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> placed & NOT_COMMITTED == 0",
+    "consistent_spans.SortedSpans._with_earlier_marker: self.is_marker | self.is_index -> self.is_marker",
+    "consistent_spans.SortedSpans.beyond_chunk: self.is_data | self.is_marker -> self.is_data",
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
@@ -30,7 +32,21 @@ EQUIVALENT: Final[dict[str, str]] = {
     "packed_spans._rows: facts['log_end'] or 0 -> 0": "offsets rise along a log",
     "beliefs.Beliefs.of: .where('control IS NOT NULL') -> nothing": "rows without data and markers decide nothing",
     "beliefs.Beliefs.of: .where(f\"settled = '{EPOCHS}'\") -> nothing": "no span is outside the range of its epoch",
-    **dict.fromkeys(("blame.: int | str -> int", "blame.: int | str -> str"), "a type"),
+    **dict.fromkeys((f"blame.: int | str -> {name}" for name in ("int", "str")), "a type"),
+    **dict.fromkeys((f"consistent_spans.: int | None -> {name}" for name in ("int", "None")), "a type"),
+    "segments.shares: room < segments[index].size_bytes -> room <= segments[index].size_bytes": (
+        "a file more or less for a task"
+    ),
+    "consistent_spans.SortedSpans.of: is_decided & (kinds[decider] == span.ABORTS) -> kinds[decider] == span.ABORTS": (
+        "only the outcomes of decided data are read"
+    ),
+    "consistent_spans.cleared_partitions: .where('beliefs IS NULL') -> nothing": "rows with beliefs have no spans",
+    "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> ~spans.is_undecided": (
+        "a belief about what is no data is about no record"
+    ),
+    "candidate_keys._differ: np.array(ends) > highest -> np.array(ends) >= highest": (
+        "a log with that offset does not start after it"
+    ),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
     "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": "such an entry has no marker inside",

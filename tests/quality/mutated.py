@@ -29,12 +29,13 @@ class Code:
 def in_place(mutant: Mutant) -> Iterator[Code]:
     """Load all checkers and their callers with the mutant in place of its module; then restore the modules.
 
-    Spark's Python workers are sent the mutant's functions: by name they would run those of the file.
+    Spark's Python workers are sent the functions of all checkers: by name they would run those of the files.
     """
     kept = _taken_out()
     try:
         import_module(PACKAGE)
-        with _sent_by_value(_put(mutant)):
+        _put(mutant)
+        with _sent_by_value(sys.modules[PACKAGE]):
             runs, copies = map(import_module, JUDGES)
             yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
     finally:
@@ -56,7 +57,7 @@ def _sent_by_value(module: ModuleType) -> Iterator[None]:
         by_value.unregister_pickle_by_value(module)
 
 
-def _put(mutant: Mutant) -> ModuleType:
+def _put(mutant: Mutant) -> None:
     module = ModuleType(mutant.module)
     module.__file__ = mutant.code.co_filename
     sys.modules[mutant.module] = module
@@ -70,7 +71,6 @@ def _put(mutant: Mutant) -> ModuleType:
         del sys.modules[above]
     import_module(above)
     setattr(sys.modules[above], last, module)
-    return module
 
 
 def _is_ours(name: str) -> bool:

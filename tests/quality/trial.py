@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
-from itertools import chain, product
+from itertools import chain, count, product
 from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
@@ -69,6 +69,8 @@ UNITS: Final = {
 """Modules with separate tests in ``tests/unit`` that need at most Spark."""
 
 _THREADS = 2
+_MOST_READINGS = 30
+"""By all trials of a mutant, more than the unchanged code needs."""
 
 
 class Remembered:
@@ -271,15 +273,19 @@ def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
 def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
     """Judge all copies as if they were big."""
 
-    def reduced(copies: Sequence[Copies]) -> Reduced:
-        left: Reduced = code.modules["checkers.reduction.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
+    def reduced(copies: Sequence[Copies], **more: int) -> Reduced:
+        left: Reduced = code.modules["checkers.reduction.reduce"].reduce_copies(_spark(stand), copies, _THREADS, **more)
         return left
 
-    judge = code.copies.judge_reduced
-    differing_places = code.modules["checkers.reduction.beliefs"].differing_places
-    failure = _failing(test_reduction, cut_further=code.modules["checkers.reduction.reduce"].cut_further)
-    if failure := failure or _failing(test_reduction, differing_places=differing_places):
-        return failure
+    _end_loops(code.modules["checkers.reduction.reduce"])
+    judge, modules = code.copies.judge_reduced, code.modules
+    for name, given in (
+        ("cut_further", modules["checkers.reduction.reduce"].cut_further),
+        ("differing_places", modules["checkers.reduction.beliefs"].differing_places),
+        ("sorted_spans", modules["checkers.reduction.consistent_spans"].SortedSpans),
+    ):
+        if failure := _failing(test_reduction, **{name: given}):
+            return failure
     every = reduced(stand.copies)
     let_go = {run for run, *_ in every.cleared} & {case.name for case in AUDIT_CASES}
     verdicts = _verdicts(stand, code, judge(every))
@@ -288,9 +294,24 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
     )
     if failure:
         return failure
+    in_chunks = _verdicts(stand, code, judge(reduced(stand.copies, chunk_offsets=3)))
+    if failure := _complaint(stand, in_chunks, let_go, alone=in_chunks):
+        return failure
     # Last, as it takes longest.
     alone = test_audit_checkers.judged_alone(stand.copies, lambda one: judge(reduced([one])))
     return _complaint(stand, verdicts, let_go, alone=alone)
+
+
+def _end_loops(module: Any) -> None:
+    """Let a mutant that reads the same copies for ever fail."""
+    read, numbers = module._read_beliefs, count()
+
+    def read_beliefs(*given: Any, **more: Any) -> Any:
+        if next(numbers) > _MOST_READINGS:
+            raise RuntimeError("the copies are read for ever")
+        return read(*given, **more)
+
+    module._read_beliefs = read_beliefs
 
 
 def _spark(stand: Stand) -> SparkSession:

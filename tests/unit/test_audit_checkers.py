@@ -36,6 +36,7 @@ LET_GO = {
     "a producer snapshot was taken before the marker", "a producer without transactions continues in a higher epoch",
     "aborted alike", "cleaned at different times", "high watermarks that lag behind logs that end alike",
     "leaders that followed each other", "no checkpoints", "one replica", "segments that were rolled at other places",
+    "transactions begin in one chunk of offsets and end in the next, and were cleaned at different times",
 }  # fmt: skip
 """Where all logs end alike, nothing is open, and every marker that any replica shows decides on all of them."""
 

@@ -35,8 +35,10 @@ def has(end: int, *log: Entry, **more: Any) -> Held:
 
 
 OPEN = {"last_stable_offset": 0, "open": (OpenTransaction(P, 0, 0),)}
+OPEN_AT_2 = {"last_stable_offset": 2, "open": (OpenTransaction(P, 0, 2),)}
 FINISHED = TransactionDescription(1, "id", "CompleteCommit", P, 0, -1, frozenset())
 WHOLE = (put(0, "K", T1), commit(1, T1), put(2, "L"))
+TWICE = (put(0, "K", T1), commit(1, T1), put(2, "L", T1), commit(3, T1))
 STUCK = (put(0, "K", T1), put(2, "L"))
 TWO_ENDS = (put(0, "K", T1), commit(1, T1), put(2, "L", T1), abort(3, T1), put(4, "K"))
 
@@ -83,7 +85,7 @@ CASES = {
         has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records"),
     "ended-after-the-report": Case(COMMITTED_LATER, COMMITTED_LATER, "clean", "offset 3"),
     "ended-before-the-report": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, commit(3, T1), **OPEN)), "unknown",
+        has(4, *TWICE), later(has(4, *TWICE, **OPEN_AT_2), has(5, *TWICE, commit(4, T1), **OPEN_AT_2)), "unknown",
         f"broker 2: {HAS_OPEN}"),
     "begun-after-the-report": Case(
         has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", T1), last_stable_offset=3)), "clean",

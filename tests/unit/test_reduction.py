@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkers.evidence.tables import REPLICA_PLACE, RunPartition
-from checkers.reduction import beliefs, reduce
+from checkers.reduction import beliefs, consistent_spans, reduce
+from checkers.reduction import packed_spans as span
 from checkers.reduction.reduce import Cuts
 
 CutFurther = Callable[[Cuts, Cuts], Cuts]
@@ -24,6 +26,11 @@ def cut_further() -> CutFurther:
 @pytest.fixture
 def differing_places() -> Differing:
     return beliefs.differing_places
+
+
+@pytest.fixture
+def sorted_spans() -> Any:
+    return consistent_spans.SortedSpans
 
 
 @pytest.mark.parametrize(("tails", "cuts"), [({B: 9}, {A: 7, B: 9}), ({A: 6}, {A: 6})], ids=["of another", "further"])
@@ -49,3 +56,24 @@ def test_replicas_that_hold_the_same_and_believe_the_same_do_not_differ(differin
 @pytest.mark.parametrize("name", ["committed", "aborted", "open", "marker", "misjudged"])
 def test_one_belief_is_enough_to_differ(name: str, differing_places: Differing) -> None:
     assert differing_places([summed(1), summed(2, **{name: 7})]) == {("run", "t", 0)}
+
+
+SPANS_OF_CHUNK = (
+    (span.INDEX, 1, -2, True, False), (span.DATA, 2, 0, True, True), (span.ABORTS, 3, 0, True, True),
+    (span.INDEX, 3, 2, True, False), (span.DATA, 4, 0, False, False), (span.ABORTS, 5, 0, False, False),
+    (span.INDEX, 5, 4, False, False), (span.OPEN, 6, 0, False, False), (span.COMMITS, 7, 0, False, True),
+    (span.DATA, 8, 0, False, False), (span.ABORTS, 9, 0, False, False), (span.INDEX, 9, 8, True, False),
+    (span.DATA, 10, 0, False, False), (span.COMMITS, 11, 0, True, True), (span.DATA, 12, 0, True, True),
+    (span.DATA, 13, 0, False, True), (span.EMPTIED, 14, 0, False, True),
+)  # fmt: skip
+"""Kind, offset and start of each span of a producer, whether it matters beyond its chunk, whether it is unsettled."""
+
+
+def test_few_spans_of_a_chunk_matter_beyond_it(sorted_spans: Any) -> None:
+    spans = np.zeros(len(SPANS_OF_CHUNK), span.SPAN)
+    spans["kind"], at, since, is_beyond, is_unsettled = np.array(SPANS_OF_CHUNK).T
+    spans["at"], spans["since"] = span.CHUNK_OFFSETS + at, span.CHUNK_OFFSETS + since
+    chunk = sorted_spans.of(spans)
+    assert chunk.contradicting.tolist() == []
+    assert [row in chunk.beyond_chunk() for row in spans] == is_beyond.astype(bool).tolist()
+    assert chunk.unsettled().tolist() == is_unsettled.astype(bool).tolist()

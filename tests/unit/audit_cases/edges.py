@@ -10,6 +10,7 @@ from literal import abort, aborted, commit, delete, emptied, emptied_marker, led
 from audit_cases.case import ANY, UNEXPLAINED, anomaly, both, clean, undecided, unknown
 from audit_cases.contradictions import DECIDED, HIDDEN_ALIKE
 from audit_cases.open_transactions import HELD_BY_ONE, OPEN
+from checkers.reduction.packed_spans import CHUNK_OFFSETS
 
 V4 = replace(V3, epoch=3)
 EDGE_CASES = [
@@ -299,6 +300,17 @@ EDGE_CASES = [
     clean("high watermarks that lag behind logs that end alike",
         copy(1, put(0, "K"), put(3, "K"), END, high_watermark=5), copy(2, put(3, "K"), END, high_watermark=4),
         says="2 replicas were read to offset 5 and agree",
+    ),
+    unknown("an aborted batch that only the .txnindex of a replica without it lists",
+        copy(1, put(0, "K", T1), abort(3, T1), END, index=()), copy(2, END, index=(aborted(T1, 0, 3),)),
+        says="its .txnindex does not have the batch at offset 0 among aborted transactions",
+    ),
+    clean("transactions begin in one chunk of offsets and end in the next, and were cleaned at different times",
+        *(
+            copy(broker, *dirty, put(CHUNK_OFFSETS - 3, "K", T1), put(CHUNK_OFFSETS - 1, "M", X1),
+                 commit(CHUNK_OFFSETS + 1, T1), abort(CHUNK_OFFSETS + 2, V2), commit(CHUNK_OFFSETS + 3, X1))
+            for broker, dirty in ((1, (put(0, "K"), put(CHUNK_OFFSETS - 9, "L", V2))), (2, ()))
+        ),
     ),
     clean("a transaction continues in the next segment",
         copy(1, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END, rolled_at=(0, 1)),

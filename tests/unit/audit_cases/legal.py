@@ -34,7 +34,7 @@ LEGAL_CASES = [
         copy(4, put(0, "K"), END), says="there is only the replica of broker 4, and nothing to compare it with",
     ),
     clean("segments that were rolled at other places",
-        copy(1, put(0, "K"), END, rolled_at=(0, 9)), copy(2, put(0, "K"), END),
+        copy(1, put(0, "K"), END, rolled_at=(0, 9, 10)), copy(2, put(0, "K"), END),
     ),
 ]  # fmt: skip
 

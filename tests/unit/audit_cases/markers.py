@@ -8,6 +8,7 @@ from copied import copy
 from literal import abort, aborted, commit, delete, put
 
 from audit_cases.case import UNEXPLAINED, anomaly, both, clean, undecided
+from checkers.reduction.packed_spans import CHUNK_OFFSETS
 
 MARKER_CASES = [
     anomaly("stuck, and the marker is still elsewhere",
@@ -63,14 +64,17 @@ OVERTAKEN_CASES = [
         Finding(STUCK, 1, 0, "K", 6, VISIBLE, witness={"outcome": "decided", "overtaken_by_a_higher_epoch_at": 4}),
         Finding(STUCK, 2, 0, "K", 6, VISIBLE, witness={"outcome": "decided", "overtaken_by_a_higher_epoch_at": 4}),
     ),
-    anomaly("overtaken, and committed by the next marker",
-        copy(1, put(4, "L", V2), commit(5, V3), put(6, "K"), END),
-        copy(2, put(0, "K", V1), put(4, "L", V2), commit(5, V3), put(6, "K"), END),
-        Finding(
-            UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON),
-            says="a marker of producer 6 is missing between offset 0 (key K) and its data of a higher epoch at 4",
-            witness={"believed_here": "committed", "marker_taken_here_at": 5},
-        ),
+    *(
+        anomaly(f"overtaken{where}, and committed by the next marker",
+            copy(1, put(at, "L", V2), commit(at + 1, V3), put(at + 2, "K"), put(at + 5, "end")),
+            copy(2, put(0, "K", V1), put(at, "L", V2), commit(at + 1, V3), put(at + 2, "K"), put(at + 5, "end")),
+            Finding(
+                UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON),
+                says=f"producer 6 is missing between offset 0 (key K) and its data of a higher epoch at {at}",
+                witness={"believed_here": "committed", "marker_taken_here_at": at + 1},
+            ),
+        )
+        for where, at in (("", 4), (" in the next chunk of offsets", CHUNK_OFFSETS))
     ),
     anomaly("overtaken, and aborted by the next marker",
         copy(1, abort(5, V3), put(6, "K"), END),
