@@ -19,6 +19,12 @@ COMPARED_ALL_THE_SAME: Final = (
     "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> placed & NOT_COMMITTED == 0",
     "consistent_spans.SortedSpans._with_earlier_marker: self.is_marker | self.is_index -> self.is_marker",
     "consistent_spans.SortedSpans.beyond_chunk: self.is_data | self.is_marker -> self.is_data",
+    "unsettled_spans._settled_rows: spans.is_data & is_settled -> is_settled",
+    "unsettled_spans._settled_rows: spans.is_marker & is_settled -> is_settled",
+    "unsettled_spans._settled_rows: is_data & spans.is_aborted -> is_data",
+    "unsettled_spans._settled_rows: is_data & ~spans.is_aborted -> is_data",
+    "unsettled_spans._settled_rows: (rows['broker'] == broker) & (rows['region'] == region)"
+    " -> rows['broker'] == broker",
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
@@ -40,6 +46,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "consistent_spans.SortedSpans.of: is_decided & (kinds[decider] == span.ABORTS) -> kinds[decider] == span.ABORTS": (
         "only the outcomes of decided data are read"
     ),
+    "unsettled_spans._packed_transactions: .where('problem IS NULL') -> nothing": "a damaged partition is not judged",
     "consistent_spans.cleared_partitions: .where('beliefs IS NULL') -> nothing": "rows with beliefs have no spans",
     "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> ~spans.is_undecided": (
         "a belief about what is no data is about no record"

@@ -32,29 +32,21 @@ def in_place(mutant: Mutant) -> Iterator[Code]:
     Spark's Python workers are sent the functions of all checkers: by name they would run those of the files.
     """
     kept = _taken_out()
+    by_value: Any = cloudpickle
+    checkers = import_module(PACKAGE)
+    by_value.register_pickle_by_value(checkers)
     try:
-        import_module(PACKAGE)
         _put(mutant)
-        with _sent_by_value(sys.modules[PACKAGE]):
-            runs, copies = map(import_module, JUDGES)
-            yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
+        runs, copies = map(import_module, JUDGES)
+        yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
     finally:
+        by_value.unregister_pickle_by_value(checkers)
         _taken_out()
         sys.modules.update(kept)
         for name, module in kept.items():
             above, _, last = name.rpartition(".")
             if above:
                 setattr(sys.modules[above], last, module)
-
-
-@contextmanager
-def _sent_by_value(module: ModuleType) -> Iterator[None]:
-    by_value: Any = cloudpickle
-    by_value.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        by_value.unregister_pickle_by_value(module)
 
 
 def _put(mutant: Mutant) -> None:

@@ -69,8 +69,7 @@ UNITS: Final = {
 """Modules with separate tests in ``tests/unit`` that need at most Spark."""
 
 _THREADS = 2
-_MOST_READINGS = 30
-"""By all trials of a mutant, more than the unchanged code needs."""
+_MOST_READINGS = 30  # by all trials of a mutant: more than the unchanged code needs
 
 
 class Remembered:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from checker_cases.case import DIVERGED, HIDDEN, LATENT, POISON, STUCK, VISIBLE, Finding
-from checker_cases.transactions import END, T1, T2, U1, V1, V2, V3, X1, garbage, good
+from checker_cases.transactions import END, T1, T2, T3, U1, V1, V2, V3, X1, garbage, good
 from copied import copy
 from literal import abort, aborted, commit, delete, emptied, emptied_marker, led, put, together, untied
 
@@ -13,6 +13,7 @@ from audit_cases.open_transactions import HELD_BY_ONE, OPEN
 from checkers.reduction.packed_spans import CHUNK_OFFSETS
 
 V4 = replace(V3, epoch=3)
+Z1, Z2, Z3 = (replace(txn, producer_id=0) for txn in (T1, T2, T3))
 EDGE_CASES = [
     clean("aborted alike", *both(*HIDDEN_ALIKE)),
     clean("aborted alike, as far as the log goes back",
@@ -26,6 +27,11 @@ EDGE_CASES = [
     anomaly("alive, it was written in a transaction, and its tombstone is gone everywhere",
         copy(1, END), copy(2, put(0, "K", T1), commit(3, T1), END),
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=ANY),
+    ),
+    anomaly("alive, between other transactions of producer 0, and its tombstone is gone everywhere",
+        copy(1, *good(0, Z1), *good(6, Z3), END),
+        copy(2, *good(0, Z1), put(2, "K", Z2), commit(3, Z2), *good(6, Z3), END),
+        undecided(DIVERGED, 2, 2, "K", 0, VISIBLE, candidates=ANY),
     ),
     anomaly("the span of a .txnindex with a COMMIT and an ABORT inside",
         copy(1, commit(1, T1), abort(3, T2), abort(6, T2), END, index=(aborted(T2, 2, 3), aborted(T2, 5, 6))),
