@@ -163,7 +163,7 @@ def markers_after(points: DataFrame, segments: Sequence[ReplicaSegment]) -> Data
         def follow(spans: Array) -> Flags:
             is_marker = np.isin(spans["kind"], (span.COMMITS, span.ABORTS))
             marks = (spans["producer"][is_marker], spans["at"][is_marker])
-            return is_marker & np.isin(spans["at"], first_after(np.array(producers), np.array(offsets), marks))
+            return np.isin(spans["at"], first_after(np.array(producers), np.array(offsets), marks))
 
         return _spans_of_file(segment, index, schema, follow)
 

@@ -6,6 +6,7 @@ A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let
 NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
 DECIDED: Final = "(NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS NULL OR NOT passed IS NULL)"
+HERE: Final = "(rows['broker'] == broker) & (rows['region'] == region)"
 COMPARED_ALL_THE_SAME: Final = (
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from",
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to",
@@ -23,8 +24,7 @@ COMPARED_ALL_THE_SAME: Final = (
     "unsettled_spans._settled_rows: spans.is_marker & is_settled -> is_settled",
     "unsettled_spans._settled_rows: is_data & spans.is_aborted -> is_data",
     "unsettled_spans._settled_rows: is_data & ~spans.is_aborted -> is_data",
-    "unsettled_spans._settled_rows: (rows['broker'] == broker) & (rows['region'] == region)"
-    " -> rows['broker'] == broker",
+    f"unsettled_spans._settled_rows: {HERE} -> rows['broker'] == broker",
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
