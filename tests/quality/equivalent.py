@@ -20,7 +20,6 @@ COMPARED_ALL_THE_SAME: Final = (
     "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> placed & NOT_COMMITTED == 0",
     "consistent_spans.SortedSpans._with_earlier_marker: self.is_marker | self.is_index -> self.is_marker",
     "consistent_spans.SortedSpans.beyond_chunk: self.is_data | self.is_marker -> self.is_data",
-    "unsettled_spans._settled_rows: spans.is_data & is_settled -> is_settled",
     "unsettled_spans._settled_rows: spans.is_marker & is_settled -> is_settled",
     "unsettled_spans._settled_rows: is_data & spans.is_aborted -> is_data",
     "unsettled_spans._settled_rows: is_data & ~spans.is_aborted -> is_data",
@@ -48,8 +47,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "unsettled_spans._packed_transactions: .where('problem IS NULL') -> nothing": "a damaged partition is not judged",
     "consistent_spans.cleared_partitions: .where('beliefs IS NULL') -> nothing": "rows with beliefs have no spans",
-    "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> ~spans.is_undecided": (
-        "a belief about what is no data is about no record"
+    "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> ~spans.is_undecided": "others have no record",
+    "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> spans.is_data": (
+        "which of two beliefs counts depends on the order of a shuffle, which is right here"
     ),
     "candidate_keys._differ: np.array(ends) > highest -> np.array(ends) >= highest": (
         "a log with that offset does not start after it"
