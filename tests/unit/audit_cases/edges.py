@@ -29,7 +29,7 @@ EDGE_CASES = [
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=ANY),
     ),
     anomaly("alive, between other transactions of producer 0, and its tombstone is gone everywhere",
-        copy(1, *good(0, Z1), *good(6, Z3), END),
+        copy(1, *good(0, Z1), commit(3, Z2), *good(6, Z3), END),
         copy(2, *good(0, Z1), put(2, "K", Z2), commit(3, Z2), *good(6, Z3), END),
         undecided(DIVERGED, 2, 2, "K", 0, VISIBLE, candidates=ANY),
     ),
