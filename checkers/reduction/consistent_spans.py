@@ -4,10 +4,10 @@ All files are read once, and checksums are computed. A partition is consistent i
 no log has an unreplicated tail, if no transaction is open, and if its spans are consistent: every log ends each
 transaction with the first marker that any replica shows after it, in the log or in a ``.txnindex``, an aborted
 transaction has an index entry and a committed transaction has none, the index entries of replicas agree, no producer
-continues in a higher epoch before a marker, and every producer with an open transaction in the newest snapshot
-continues in the log. Then no transaction can be misjudged, and only records must be compared, unless the data batches
-are the same. A consistent partition is cleared if it has the same batches, or the same final state of every key
-(`candidate_keys`), on every replica. The checkers judge every other partition.
+continues in a higher epoch before a marker, and a marker ends every transaction that is open in the newest snapshot.
+Then no transaction can be misjudged, and only records must be compared, unless the data batches are the same. A
+consistent partition is cleared if it has the same batches, or the same final state of every key (`candidate_keys`), on
+every replica. The checkers judge every other partition.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let
 NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
 DECIDED: Final = "(NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS NULL OR NOT passed IS NULL)"
-HERE: Final = "(rows['broker'] == broker) & (rows['region'] == region)"
+OF_BROKER_AND_REGION: Final = "(rows['broker'] == broker) & (rows['region'] == region)"
 COMPARED_ALL_THE_SAME: Final = (
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from",
     "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to",
@@ -23,7 +23,7 @@ COMPARED_ALL_THE_SAME: Final = (
     "unsettled_spans._settled_rows: spans.is_marker & is_settled -> is_settled",
     "unsettled_spans._settled_rows: is_data & spans.is_aborted -> is_data",
     "unsettled_spans._settled_rows: is_data & ~spans.is_aborted -> is_data",
-    f"unsettled_spans._settled_rows: {HERE} -> rows['broker'] == broker",
+    f"unsettled_spans._settled_rows: {OF_BROKER_AND_REGION} -> rows['broker'] == broker",
 )
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(COMPARED_ALL_THE_SAME, A_CLOSER_LOOK),
@@ -49,7 +49,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "consistent_spans.cleared_partitions: .where('beliefs IS NULL') -> nothing": "rows with beliefs have no spans",
     "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> ~spans.is_undecided": "others have no record",
     "consistent_spans._chunk_rows: spans.is_data & ~spans.is_undecided -> spans.is_data": (
-        "which of two beliefs counts depends on the order of a shuffle, which is right here"
+        "the order of a shuffle decides which of two beliefs counts, and the right one comes last"
     ),
     "candidate_keys._differ: np.array(ends) > highest -> np.array(ends) >= highest": (
         "a log with that offset does not start after it"

@@ -29,7 +29,7 @@ class Code:
 def in_place(mutant: Mutant) -> Iterator[Code]:
     """Load all checkers and their callers with the mutant in place of its module; then restore the modules.
 
-    Spark's Python workers are sent the functions of all checkers: by name they would run those of the files.
+    Spark's Python workers receive the code of all checkers: a checker that a worker imports would have no mutant.
     """
     kept = _taken_out()
     by_value: Any = cloudpickle

@@ -43,7 +43,7 @@ SAMPLE_REDUCING: Final = 1
 LOG: Final = logging.getLogger(__name__)
 ALL: Final = "all"
 
-# A module that reduces has up to a hundred mutants, each of which takes up to a minute.
+# A module that reduces has up to a hundred mutants; one that no test notices takes three minutes.
 pytestmark = pytest.mark.timeout(4 * 3600)
 
 

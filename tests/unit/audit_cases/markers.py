@@ -68,9 +68,9 @@ OVERTAKEN_CASES = [
         anomaly(f"overtaken{where}, and committed by the next marker",
             copy(1, put(at, "L", V2), commit(at + 1, V3), put(at + 2, "K"), put(at + 5, "end")),
             copy(2, put(0, "K", V1), put(at, "L", V2), commit(at + 1, V3), put(at + 2, "K"), put(at + 5, "end")),
-            Finding(
-                UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON),
-                says=f"producer 6 is missing between offset 0 (key K) and its data of a higher epoch at {at}",
+            Finding(UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON),
+                says="a marker of producer 6 is missing between offset 0 (key K) "
+                f"and its data of a higher epoch at {at}",
                 witness={"believed_here": "committed", "marker_taken_here_at": at + 1},
             ),
         )
